@@ -41,14 +41,15 @@ STRIKE_ORDER = (Strike.EXECUTOR, Strike.WORKER, Strike.FREEZE, Strike.DRIVER)
 
 
 def plan_strikes(count: int) -> tuple[Strike, ...]:
-    """Returns `count` strikes, in the demo's order again and again."""
+    """Returns `count` strikes, by repeating STRIKE_ORDER."""
     return tuple(islice(cycle(STRIKE_ORDER), count))
 
 
 @dataclass(frozen=True, slots=True)
 class ApplicationsOptions:
-    """The options of the demo. `rate` is readings per second; `strikes` follow one another, each `pause_s` after all shards are
-    hosted twice. `spark` are both applications' options of their cluster."""
+    """The options of the demo. `rate`: readings per second. `strikes`: made one after another, each `pause_s` seconds after both
+    applications host all shards. `spark`: the command-line options of both applications for their Spark cluster.
+    """
 
     folder: Path
     site: Site
@@ -64,7 +65,7 @@ class ApplicationsOptions:
 
 
 class _ShardWatch:
-    """The delivered and the expected outputs of one shard."""
+    """The delivered outputs of one shard, and the expected ones, from an uninterrupted run over the shard's partition."""
 
     def __init__(self, demo: ApplicationsDemo, shard: Shard) -> None:
         plan, name = demo.plan, demo.plan.resolved.project.name
@@ -107,7 +108,7 @@ def _topic(project: str, stream: str) -> str:
 
 
 class ApplicationsDemo:
-    """A run of the demo. `say` gets a sentence at each step."""
+    """A run of the demo. `say` is called with a sentence at each step."""
 
     def __init__(self, options: ApplicationsOptions, say: Callable[[str], None]) -> None:
         self.options, self.say = options, say
@@ -140,8 +141,11 @@ class ApplicationsDemo:
         self._watches: list[_ShardWatch] = []
 
     def run(self, strikes: Callable[[ApplicationsDemo], None] | None = None) -> DemoReport:
-        """Runs to the end, and always stops everything that was started. `strikes` may replace the options' strikes: it is called
-        once, while events flow, and must leave both applications whole."""
+        """Runs the demo to its end and returns the report. All processes are stopped in any case.
+
+        `strikes` replaces the options' strikes. It is called once, while events flow; afterwards both applications must host all
+        shards.
+        """
         with stop_after_block(self.cluster, self.sampler):
             self._start()
             (strikes or ApplicationsDemo.strike_all)(self)
@@ -183,15 +187,17 @@ class ApplicationsDemo:
         self.applications.wait_hosted(_WHOLE_S)
 
     def epochs(self) -> dict[int, int]:
-        """Returns the epoch of every shard."""
+        """Returns the current epoch of every shard."""
         return {shard: self.cluster.coordination.leader(group).epoch for shard, group in enumerate(self.groups)}
 
     def wait_for_newer_epochs(self, epochs: Mapping[int, int], what: str) -> None:
-        """Waits until each of these shards has published an output under a newer epoch than given."""
+        """Waits until each shard in `epochs` has published an output under an epoch newer than the given one. `what` describes the
+        wait in errors.
+        """
         wait_until(lambda: self._first_outputs(epochs), what, _SETTLE_S, _LOOK_S)
 
     def wait_for_output(self, more: int = 20) -> None:
-        """Waits until each shard has published `more` rows more."""
+        """Waits until each shard has published at least `more` further rows."""
         wanted = [self._rows(shard) + more for shard in range(len(self.groups))]
         wait_until(lambda: all(self._rows(shard) >= rows for shard, rows in enumerate(wanted)), "more output", _SETTLE_S, _LOOK_S)
 
@@ -201,13 +207,14 @@ class ApplicationsDemo:
         return self._watches[shard].rows
 
     def strike_all(self) -> None:
-        """Makes the strikes of `options.strikes`, one after the other."""
+        """Strikes once for each item of `options.strikes`, one after the other."""
         for strike in self.options.strikes:
             self.strike(strike)
 
     def strike(self, strike: Strike) -> None:
-        """Strikes the place with most active shards, once both applications host all shards. Returns when each struck shard has
-        continued."""
+        """Strikes the place with the most active shards, after both applications host all shards. Returns when each struck shard
+        publishes again. A killed application is started again.
+        """
         self.wait_both_hosted()
         resume_s = time.monotonic() + self.options.pause_s
         wait_until(lambda: time.monotonic() > resume_s, "a moment of quiet", _SETTLE_S)
@@ -217,7 +224,9 @@ class ApplicationsDemo:
             self.cluster.start_engine(struck.application)
 
     def record_takeovers(self, what: str, struck: StrikeRecord) -> None:
-        """Waits until each shard of a strike has continued, and records how long that took."""
+        """Waits until each shard of a strike publishes outputs under a newer epoch. Reports the longest pause, with `what` as the
+        kind of strike.
+        """
         epochs = {shard: leader.epoch for shard, leader in struck.leaders.items()}
         self.wait_for_newer_epochs(epochs, f"output of shards {list(epochs)} after {what} {struck.application}")
         gaps = [self._gap(struck, shard, epoch) for shard, epoch in epochs.items()]
@@ -229,7 +238,7 @@ class ApplicationsDemo:
         self._poll()
 
     def _first_outputs(self, epochs: Mapping[int, int]) -> bool:
-        """Whether each of these shards has published an output under a newer epoch."""
+        """Whether each shard in `epochs` has published an output under an epoch newer than the given one."""
         with suppress(BusUnavailable, BusLocked):
             for shard in epochs:
                 self._watches[shard].poll_outputs()
@@ -252,7 +261,9 @@ class ApplicationsDemo:
         return sum(watch.reference.events for watch in self._watches)
 
     def _settle(self) -> None:
-        """Waits for the last reading, for its delete by retention, and until all outputs are delivered, also to the file."""
+        """Waits for the last reading, for the deletes by retention, and until all outputs are delivered, also to the subscriber's
+        file.
+        """
         if self.options.end is EndOfInput.AFTER_FAULTS:
             self.sampler.end_writing()
         self.wait_both_hosted()
@@ -294,7 +305,7 @@ class ApplicationsDemo:
 
     @property
     def _results(self) -> int:
-        """The count of outputs, seen on the bus, of the window that the subscriber reads."""
+        """The count of outputs on the bus of the window whose outputs the subscriber writes."""
         return sum(watch.readers["/".join(RESULT)].rows for watch in self._watches)
 
     @property
@@ -302,6 +313,6 @@ class ApplicationsDemo:
         return self.results.exists() and self._file_rows() >= self._results
 
     def _file_rows(self) -> int:
-        """Returns the count of rows that the subscriber wrote, without its header."""
+        """Returns the count of rows in the subscriber's file, without its header."""
         with self.results.open() as file:
             return sum(1 for _ in file) - 1

@@ -1,4 +1,4 @@
-"""Converts gaps in the output to downtime in a year (SPEC N4): that of one failover, times failovers in a year."""
+"""Converts gaps in the output to downtime per year (SPEC N4): the gap of one failover, times failovers per year."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ NINES = 4
 
 
 def nines_minutes(nines: int) -> float:
-    """Returns the minutes of downtime in a year that `nines` nines allow: four nines 52.56."""
+    """Returns the minutes of downtime per year that an availability of `nines` nines allows: 52.56 for four nines."""
     return MINUTES_A_YEAR / float(10**nines)
 
 
 def down_minutes(gap_ms: float, failovers: float) -> float:
-    """Returns the minutes of downtime in a year with `failovers` failovers, each with this gap."""
+    """Returns the minutes of downtime per year with `failovers` failovers of `gap_ms` milliseconds each."""
     return gap_ms * failovers / 60_000
 
 
 def failovers_max(gap_ms: float, nines: int) -> int:
-    """Returns the number of failovers in a year that `nines` nines allow."""
+    """Returns the maximum number of failovers per year, with gaps of `gap_ms` milliseconds, that `nines` nines allow."""
     return int(nines_minutes(nines) / down_minutes(gap_ms, 1))
 
 
 def availability_sentence(gaps_ms: Sequence[float]) -> str:
-    """Returns a sentence on the longest of the gaps; "" if there are no gaps."""
+    """Returns a sentence on the availability with the longest of `gaps_ms`; "" if there are no gaps."""
     longest = max(gaps_ms, default=0.0)
     if longest <= 0:
         return ""

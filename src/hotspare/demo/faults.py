@@ -1,4 +1,6 @@
-"""The faults by which the demo and the kill loop end or stop the active engine, and the pause in the output after each."""
+"""The faults by which the demo and the kill loop end or stop the active engine, and the measurement of the pause in the output
+after each.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,9 @@ from hotspare.testing.cluster import Cluster, SpawnedEngine, wait_until
 
 _RECOVERY_TIMEOUT_S = 60.0
 _LOOK_S = 0.1
-"""The interval of looking at the topics for the output. The gap is measured by append time, and each look costs the brokers
-something."""
+"""The interval in seconds of polling the topics for output. Gaps are measured by append time, so polling more often would only load
+the brokers.
+"""
 
 
 class Fault(Enum):
@@ -28,7 +31,7 @@ DEMO_ORDER = (Fault.KILL, Fault.KILL, Fault.KILL_JVM, Fault.FREEZE)
 
 
 def plan_faults(count: int) -> list[Fault]:
-    """Returns `count` faults, in the demo's order again and again."""
+    """Returns `count` faults, by repeating DEMO_ORDER."""
     return list(islice(cycle(DEMO_ORDER), count))
 
 
@@ -36,7 +39,7 @@ def plan_faults(count: int) -> list[Fault]:
 class Gap:
     """A fault and the pause in the output: from just before the signal to the first output committed under a newer epoch.
 
-    Times are microseconds since 1970 UTC; the second one is the bus's append time.
+    Times are microseconds since 1970 UTC. `first_output_time_us` is the bus's append time.
     """
 
     fault: Fault
@@ -64,7 +67,8 @@ def _strike(fault: Fault, victim: SpawnedEngine) -> None:
 def gap_after(
     cluster: Cluster, fault: Fault, strike: Callable[[SpawnedEngine], None], first_output_after: Callable[[int], int | None]
 ) -> tuple[SpawnedEngine, Gap]:
-    """Strikes the active engine and waits for the first output under a newer epoch: returns (the victim, the pause in the output).
+    """Strikes the active engine by calling `strike` and waits for the first output under a newer epoch. Returns (the victim, the
+    pause in the output).
 
     `first_output_after(epoch)` returns the append time of the first output message of an epoch newer than `epoch`, or None.
     """
@@ -81,10 +85,11 @@ def gap_after(
 
 
 def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], int | None]) -> Gap:
-    """Strikes the active engine, waits for the first output under a newer epoch, then restarts or thaws the victim.
+    """Strikes the active engine, waits for the first output under a newer epoch, then restarts or thaws the victim. Returns the
+    pause.
 
-    The replacement starts only after that output, so that its start does not affect the gap. A frozen engine that kept the bus
-    locked was ended by its successor, and is restarted like a killed one. Returns when the victim's process runs again;
+    The victim restarts only after that output, so that its start does not affect the gap. A frozen engine that kept the bus locked
+    was ended by its successor, and is restarted like a killed one. The function returns when the victim's process runs again;
     `cluster.wait_ready` waits until it is a spare.
     """
     victim, gap = gap_after(cluster, fault, partial(_strike, fault), first_output_after)
@@ -97,6 +102,6 @@ def inject(cluster: Cluster, fault: Fault, first_output_after: Callable[[int], i
 
 
 def quantile(values: list[float], share: float) -> float:
-    """Returns the value at `share` of the sorted values (nearest rank); 0 if `values` is empty."""
+    """Returns the value at the quantile `share`, from 0 to 1, by nearest rank; 0 if `values` is empty."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -20,7 +20,7 @@ SENSORS = 40
 
 
 def reading() -> str:
-    """Returns one row: memory used and free in MiB, and the time of reading in microseconds since 1970 UTC."""
+    """Returns one CSV row: memory used and free in MiB, and the time of the reading in microseconds since 1970 UTC."""
     memory = psutil.virtual_memory()
     return f"i,n,,{memory.used / _MEBIBYTE:.3f},{memory.available / _MEBIBYTE:.3f},{time.time_ns() // 1000}\n"
 
@@ -32,9 +32,11 @@ def sensor_reading() -> str:
 
 
 class Sampler:
-    """Appends `events` readings at `rate` per second in a thread of its own; `row` makes one, and `header` names its fields.
+    """Appends `events` readings at `rate` per second to a file, in a thread of its own. `row` returns the next reading, `header`
+    names the fields.
 
-    While `is_spread` holds, the last fifth is written ever more slowly, so that the input lasts as long as it is needed.
+    While `is_spread` returns true, the last fifth of the readings is written more and more slowly, so that the input does not end
+    too early.
     """
 
     def __init__(
@@ -76,14 +78,14 @@ class Sampler:
                 self.written += count
 
     def pause_writing(self) -> None:
-        """Pauses the writing until `resume_writing`."""
+        """Pauses the writing until a call of `resume_writing`."""
         self._held.set()
 
     def resume_writing(self) -> None:
         self._held.clear()
 
     def end_writing(self) -> None:
-        """Ends the writing; `events` becomes the count of written readings."""
+        """Ends the writing early. `events` becomes the count of the readings written so far."""
         self.stop()
         self.events = self.written
 

@@ -33,25 +33,26 @@ RETENTION_S = 3.0
 _SETTLE_S = 120.0
 _LOOK_S = 0.1
 _BROKER_FAULT = 2
-"""The fault, counted from 1, during which one broker is down."""
+"""The number of the fault, counted from 1, during which one broker is stopped."""
 
 
 class EndOfInput(Enum):
-    """When the readings end."""
+    """The moment at which the readings end."""
 
     AT_COUNT = "when all of `events` are written"
     AFTER_FAULTS = "with the last fault, or when all of `events` are written"
 
 
 _RESULT = {DemoProject.MEMORY: "totals", DemoProject.WINDOWS: "compared"}
-"""The window that emits one insert per reading."""
+"""For each project, the window that emits one insert per reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """The options of the demo. `rate` is events per second. `faults` strike the active engine one after another, each after the
-    group was whole for `pause_s(number)` seconds. `spares` is N of 1+N. If the site has brokers, one of them is down during the
-    second fault."""
+    """The options of the demo. `rate`: events per second. `faults`: strike the active engine one after another, each
+    `pause_s(number)` seconds after the group is complete. `spares`: N of 1+N. If the site has brokers, one of them is stopped
+    during the second fault.
+    """
 
     folder: Path
     site: Site
@@ -66,18 +67,18 @@ class DemoOptions:
 
     @property
     def project_name(self) -> str:
-        """The name of the project's file, in the folder of this module."""
+        """The file name of the demo's project, which is stored next to this module."""
         return f"{self.project.value}.yaml"
 
     @property
     def result(self) -> tuple[str, str]:
-        """The query and the window of the result."""
+        """The query and the window whose outputs are checked and written by the subscriber."""
         return SOURCE[0], _RESULT[self.project]
 
 
 @dataclass
 class DemoReport:
-    """The numbers of the demo's last line. `published` and `delivered` count input events; `verdict` counts output events."""
+    """The numbers in the demo's last line. `published` and `delivered` count input events; `verdict` counts output events."""
 
     published: int = 0
     delivered: int = 0
@@ -88,7 +89,7 @@ class DemoReport:
     epoch_regressions: int = 0
     gaps: list[Gap] = field(default_factory=list)
     kills: int | None = None
-    """The count of strikes, if that is not one for each gap."""
+    """The number of strikes; None if it equals the number of gaps, because each strike causes one gap."""
 
     @property
     def lost(self) -> int:
@@ -117,7 +118,9 @@ class DemoReport:
 
 @contextmanager
 def stop_after_block(cluster: Cluster, sampler: Sampler) -> Iterator[None]:
-    """Stops both after the block in any case. Adds the logs of its engines to an error of the cluster."""
+    """Stops cluster and sampler after the block in any case. A ClusterError from the block is extended by the state of the
+    engines.
+    """
     try:
         yield
     except ClusterError as failure:
@@ -130,7 +133,7 @@ def stop_after_block(cluster: Cluster, sampler: Sampler) -> Iterator[None]:
 
 
 class Demo:
-    """A run of the demo. `say` gets a sentence at each step."""
+    """A run of the demo. `say` is called with a sentence at each step."""
 
     def __init__(self, options: DemoOptions, say: Callable[[str], None]) -> None:
         self.options, self.say = options, say
@@ -153,8 +156,10 @@ class Demo:
         self.reference: ReferenceRun | None = None
 
     def run(self, strikes: Callable[[Demo], None] | None = None) -> DemoReport:
-        """Runs to the end, and always stops everything that was started. `strikes` may replace the options' faults: it is called
-        once, while events flow, and must leave a whole group."""
+        """Runs the demo to its end and returns the report. All processes are stopped in any case.
+
+        `strikes` replaces the options' faults. It is called once, while events flow; afterwards the group must be complete.
+        """
         with stop_after_block(self.cluster, self.sampler):
             self._start_engines()
             self._start_adapters()
@@ -191,11 +196,13 @@ class Demo:
         self.say(f"publishing {self.options.events} readings of this machine's memory at {self.options.rate:g} a second")
 
     def start_publisher(self) -> SpawnedEngine:
-        """Starts the adapter that follows the file of readings; it resumes at the end of the topic."""
+        """Starts the adapter that publishes the file of readings as it grows. A restarted adapter resumes at the end of the
+        topic.
+        """
         return self._start_adapter("publisher", "publish", SOURCE, "--header", "1", "--growing", str(self.readings))
 
     def start_subscriber(self) -> SpawnedEngine:
-        """Starts the adapter that writes the result to a file; it resumes at the end of the file."""
+        """Starts the adapter that writes the result to a file. A restarted adapter resumes at the end of the file."""
         project = str(self.project_file)
         return self._start_adapter(
             "subscriber", "subscribe", self.options.result, "--header", "full", "--project", project, str(self.results)
@@ -207,7 +214,7 @@ class Demo:
         return self.cluster.start_other(name, command, *bus, "--window", path, *options)
 
     def poll(self) -> None:
-        """Reads new messages from the bus; while the bus is unavailable, they are left to the next call."""
+        """Reads new messages from the bus. If the bus is unavailable, the next call reads them."""
         self._poll_outputs()
         with suppress(BusUnavailable, BusLocked):
             if self.reference is not None:
@@ -234,8 +241,9 @@ class Demo:
                 self.say("the broker is back")
 
     def strike(self, fault: Fault, pause_s: float = 0.0) -> Gap:
-        """Strikes the active engine `pause_s` seconds after the group is whole and has caught up. Returns when output has
-        continued."""
+        """Strikes the active engine, `pause_s` seconds after the group is complete and has processed all input. Returns the gap
+        when output has resumed.
+        """
         self._wait_whole()
         resume_at = time.monotonic() + pause_s
         wait_until(lambda: time.monotonic() > resume_at, "a moment of quiet", _SETTLE_S + pause_s)
@@ -248,7 +256,9 @@ class Demo:
         return gap
 
     def strike_by(self, fault: Fault, strike: Callable[[SpawnedEngine], None]) -> Gap:
-        """Strikes the active engine of a whole group by the caller's `strike`; the caller also restores it."""
+        """Strikes the active engine of a complete group by calling `strike`, and returns the gap. The caller restores the
+        engine.
+        """
         self._wait_whole()
         victim, gap = gap_after(self.cluster, fault, strike, self.first_output_after)
         self.report.gaps.append(gap)
@@ -260,7 +270,9 @@ class Demo:
         self.cluster.wait_caught_up()
 
     def _settle(self) -> None:
-        """Waits for the last event, for its delete by retention, and until all outputs are delivered, also to the file."""
+        """Waits for the last event, for the deletes by retention, and until all outputs are delivered, also to the subscriber's
+        file.
+        """
         self.cluster.wait_ready()
         wait_until(lambda: self.sampler.is_done, "the last reading", self.options.events / self.options.rate * 12 + _SETTLE_S)
         reference = self.reference
@@ -311,6 +323,6 @@ class Demo:
         )
 
     def _file_rows(self) -> int:
-        """Returns the count of rows that the subscriber wrote, without its header."""
+        """Returns the count of rows in the subscriber's file, without its header."""
         with self.results.open() as file:
             return sum(1 for _ in file) - 1

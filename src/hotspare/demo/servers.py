@@ -1,5 +1,6 @@
-"""Sites with real servers that run as long as a demo: Kafka brokers and a ZooKeeper, on this machine or on hosts of their own,
-which may also have a cluster of Spark."""
+"""Sites with real servers that run as long as a demo: Kafka brokers and a ZooKeeper, on this machine or on separate hosts,
+optionally with a Spark cluster.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ BROKERS = 3
 
 
 class _OneBroker:
-    """Stops broker after broker, always one at a time."""
+    """The brokers of a demo's site. `stop_one` kills one broker, at each call the next one in turn."""
 
     def __init__(self, servers: KafkaServers) -> None:
         self._servers = servers
@@ -48,7 +49,7 @@ class _ZooKeeper:
 
 @contextmanager
 def kafka_and_zookeeper(folder: Path, brokers: int = BROKERS, tuning: BrokerTuning = TEST_TUNING) -> Iterator[Site]:
-    """Starts the servers with their data in `folder`, and ends them after the block."""
+    """Starts the servers with their data in `folder` and yields their site. Stops the servers after the block."""
     with (
         KafkaServers.start(folder, brokers, tuning=tuning) as kafka,
         ZooKeeperServer.start(folder / "zookeeper") as zookeeper,
@@ -63,10 +64,10 @@ BUS_HOST, COORDINATION_HOST, MASTER_HOST = "bus", "coord", "master"
 
 @contextmanager
 def on_hosts(folder: Path, engines: int) -> Iterator[Site]:
-    """Yields a site of a broker, a ZooKeeper and engines `engine-1` and so on, each on a host of its own of one network; the store
-    is shared.
+    """Yields a site of a broker, a ZooKeeper and `engines` engines `engine-1` and so on, each on a host of its own in one network.
+    All hosts share the store.
 
-    Raises ClusterError if hosts cannot be made (`hosts.why_no_hosts`).
+    Raises ClusterError if hosts cannot be created (`hosts.why_no_hosts`).
     """
     with _services_on_hosts(folder, [f"engine-{number}" for number in range(1, engines + 1)]) as site:
         yield site
@@ -74,8 +75,9 @@ def on_hosts(folder: Path, engines: int) -> Iterator[Site]:
 
 @contextmanager
 def spark_on_hosts(folder: Path, applications: Sequence[str], workers: int) -> Iterator[Site]:
-    """Yields such a site for the drivers of applications, with the master of a standalone cluster of Spark, and its workers of one
-    core each."""
+    """Yields a site as `on_hosts`, with a host for the driver of each application instead of engines. A standalone Spark cluster
+    has a master and `workers` workers of one core, also on hosts of their own.
+    """
     with _services_on_hosts(folder, applications) as site:
         network = site.network
         assert network is not None

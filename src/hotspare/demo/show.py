@@ -25,11 +25,11 @@ _REFRESH_S = 0.25
 
 
 TableSource = Callable[[Coordination], Table]
-"""Returns the current table."""
+"""A function that returns the current table, from the state in coordination."""
 
 
 class Show:
-    """A context manager around one demo at a site. `print_step` prints a sentence with the seconds since the start."""
+    """A context manager that shows one demo at a site. `print_step` prints a sentence with the seconds since the start."""
 
     def __init__(self, site: Site) -> None:
         self._console = Console(stderr=True)
@@ -57,7 +57,7 @@ class Show:
         self._console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {sentence}", highlight=False, soft_wrap=True)
 
     def show_table(self, picture: TableSource) -> None:
-        """Shows this picture from now on."""
+        """Shows the table that `picture` returns, refreshed until the next call."""
         self._picture = picture
 
     def _run(self) -> None:
@@ -67,7 +67,7 @@ class Show:
 
 
 def engines_table(demo: Demo) -> TableSource:
-    """Returns the picture of the engines of the demo's group."""
+    """Returns a source of the table of the engines in the demo's group."""
 
     def picture(service: Coordination) -> Table:
         table = Table(title=f"group {demo.group}: {demo.sampler.written} of {demo.sampler.events} readings", title_justify="left")
@@ -90,7 +90,7 @@ def engines_table(demo: Demo) -> TableSource:
 
 
 def shards_table(demo: ApplicationsDemo) -> TableSource:
-    """Returns the picture of the shards of each application, with their roles."""
+    """Returns a source of the table of each application's shards, with the roles of their engines."""
 
     def picture(service: Coordination) -> Table:
         table = Table(title=f"{demo.sampler.written} of {demo.sampler.events} readings", title_justify="left")

@@ -13,21 +13,22 @@ from hotspare.testing.hosts import Host, Network
 
 
 class Stoppable(Protocol):
-    """The servers of one service, of which one can be stopped for a while."""
+    """The servers of one service. One of them at a time can be stopped and started again."""
 
     def stop_one(self) -> str:
-        """Ends one server with SIGKILL and returns its name."""
+        """Kills one server by SIGKILL and returns its name."""
 
     def restart_stopped(self) -> None:
-        """Starts the stopped one; returns when it takes part again."""
+        """Starts the stopped server. Returns when the server takes part in the service again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The services of a demo, by URLs as for `hotspare run`. `brokers` and `coordinators` are None if the service is a file.
+    """The services of a demo, as URLs for the options of `hotspare run`. `brokers` and `coordinators`: the servers that can be
+    stopped, None if the service is a file.
 
-    `network` is None if everything runs on this machine; otherwise `places` has the host of each engine, or of an application's
-    driver. `spark_url` is that of the master of a cluster of Spark, "" if there is none.
+    `network`: None if everything runs on this machine. Otherwise `places` has the host of each engine, or of each application's
+    driver. `spark_url`: the master of a Spark cluster, "" without one.
     """
 
     bus_url: str
@@ -41,6 +42,6 @@ class Site:
 
 
 def embedded(folder: Path, name: str = "demo.db") -> Site:
-    """Returns the default site without servers: everything is in files of `folder`."""
+    """Returns the default site, which needs no servers: all services are files in `folder`."""
     bus_url = f"sqlite:///{folder / name}"
     return Site(bus_url, default_coordination_url(bus_url), default_store_url(bus_url))

@@ -1,4 +1,4 @@
-"""Expressions of both dialects: parsing, types, evaluation."""
+"""Parses, types and evaluates the expressions of all dialects."""
 
 __all__ = [
     "aggregates",

@@ -1,4 +1,4 @@
-"""Expressions over the rows of a group (SPEC A28): calls of aggregate functions are extracted, and the rest is an expression over
+"""Expressions over the rows of a group (SPEC A28). Calls of aggregate functions are extracted. What remains is an expression over
 their results and the key of the group.
 
     ESP_aSum(x) / ESP_aCount() + 1        calls: sum of x, count of rows        rest: `aggregate:0` / `aggregate:1` + 1
@@ -26,7 +26,9 @@ PERIOD_S_MAX = 100 * 366 * 86_400
 
 
 class Aggregate(Enum):
-    """The functions of the rows of a group; the value is the name in ESP XML, or the one that only Spark SQL knows."""
+    """The aggregate functions. The value of a member is its name in ESP XML, or the Spark SQL name if ESP XML has no such
+    function.
+    """
 
     SUM = "ESP_aSum"
     AVERAGE = "ESP_aAve"
@@ -63,12 +65,12 @@ class Aggregate(Enum):
 
 
 class ParameterKind(Enum):
-    """The values that one argument of an aggregate function takes."""
+    """The kinds of values that an argument of an aggregate function accepts; the value of a member is its wording in messages."""
 
     NUMBER = "a number"
     """int64, money or double."""
     WHOLE_OR_DOUBLE = "a number other than money"
-    """int64 or double: the result is a double"""
+    """int64 or double; the result of the function is a double."""
     VALUE = "a value"
     OPCODE = "1, 2 or 3: insert, update or delete"
     PERIOD = "a number of seconds"
@@ -77,7 +79,7 @@ class ParameterKind(Enum):
     SHARE = "a number from 0 to 1"
     TEXT = "a value as text"
     ELEMENT = "a number that an array holds"
-    """int32, int64 or double, as text"""
+    """int32, int64 or double. The argument is converted to text before it is aggregated."""
     SEPARATOR = "a text"
 
 
@@ -95,14 +97,16 @@ LAG_OFFSET_MAX = 1_000
 
 
 _FIRST_ARGUMENT_TYPE = None
-"""The result is of the type of the first argument."""
+"""The `result` of a function whose result has the type of its first argument."""
 _OPCODES = {"I": 1, "U": 2, "D": 3}
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """An aggregate function. `parameter_kinds`: its arguments, of which those after the first `required` are optional; -1: none is
-    optional. `spark_names`: names that only Spark SQL knows, in lower case.
+    """The description of an aggregate function.
+
+    `parameter_kinds`: the kinds of its arguments, in order. `required`: the number of leading arguments that a call must have; -1:
+    all. `spark_names`: its lower-case names that only Spark SQL has.
     """
 
     aggregate: Aggregate
@@ -181,8 +185,10 @@ _BY_NAME = {
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """A call of an aggregate function. `arguments` are over the fields of a row, each of a field's type; `constants`: its other
-    arguments, in order. `type`: of the result.
+    """A call of an aggregate function.
+
+    `arguments`: expressions over the fields of a row, each with the type of a field. `constants`: the values of the constant
+    arguments, in order. `type`: the type of the result.
     """
 
     aggregate: Aggregate
@@ -192,14 +198,16 @@ class AggregateCall:
 
     @property
     def equality_key(self) -> object:
-        """A value that is equal for calls with equal results."""
+        """A value that is equal for two calls if and only if function, arguments and constants are equal: such calls share a
+        result.
+        """
         return self.aggregate, tuple(argument.tree for argument in self.arguments), self.constants
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """The compiled fields of a window. `aggregate_schema`: the key of a group and a field for each call; `outputs` compute the
-    window's fields from these.
+    """The compiled fields of a window. `calls`: the aggregate calls. `aggregate_schema`: the key fields of a group, then one field
+    per call. `outputs`: expressions over `aggregate_schema` that compute the window's fields.
     """
 
     calls: tuple[AggregateCall, ...]
@@ -208,8 +216,10 @@ class Aggregation:
 
 
 class AggregateReader:
-    """Reads expressions over groups of rows of the schema `given`, by the fields `groups`, and collects their calls. `prelude`:
-    constants and functions that they see.
+    """Compiles expressions over groups of rows and collects their aggregate calls in `calls`.
+
+    `given`: the schema of the rows. `groups`: the fields that form the key of a group. `prelude`: constants and functions that the
+    expressions may use.
     """
 
     def __init__(self, given: Schema, groups: Sequence[str], prelude: Prelude = NO_PRELUDE) -> None:
@@ -220,7 +230,11 @@ class AggregateReader:
         self.calls: list[AggregateCall] = []
 
     def compile_field(self, expression: Expression, field: Field | None, label: str) -> CompiledExpression:
-        """Returns the rest of an expression for a field, None if the field is unknown. ProjectError with one mistake."""
+        """Returns an expression over the group key and the results of the aggregate calls, which are added to `calls`.
+
+        The value is converted to the type of `field`, unless `field` is None. Raises ProjectError with the first mistake in the
+        expression.
+        """
 
         def type_expression(tree: Tree | Statements) -> Typed:
             if isinstance(tree, Statements):
@@ -317,7 +331,9 @@ class AggregateReader:
         return converted(typed, type_)
 
     def _array_of(self, tree: Tree, call: Call, dialect: Dialect) -> ValueType:
-        """Returns the type of an array of such values."""
+        """Returns the array type whose elements have the type of `tree`. Raises ExpressionRefused if arrays cannot hold
+        that type.
+        """
         found = Checker(self._fields, dialect).typed(tree).type
         arrays = {element: array for array, element in ELEMENT.items()}
         if found not in arrays:
@@ -339,7 +355,9 @@ def compile_aggregation(
     groups: Sequence[Field],
     prelude: Prelude = NO_PRELUDE,
 ) -> Aggregation:
-    """Returns the fields of a window, each compiled from its expression; None is a key. ProjectError with all mistakes."""
+    """Returns the compiled fields of a window. In `computed`, None as the expression marks a key field, which is copied. Raises
+    ProjectError with the mistakes of all fields.
+    """
     reader = AggregateReader(given, [field.name for field in groups], prelude)
     outputs: list[CompiledExpression] = []
     mistakes: list[Mistake] = []
@@ -363,7 +381,7 @@ def _calls(tree: Tree) -> Iterable[Call]:
 
 
 def _only_with(tree: Tree, other: Tree, call: Call) -> Tree:
-    """Returns the value if the other one is not null, else null."""
+    """Returns a tree whose value is that of `tree` if `other` is not null, else null."""
     return Call(
         "case",
         call.written_name,

@@ -1,4 +1,5 @@
-"""Numbers: operators and functions. Integers and money are checked, doubles follow IEEE 754 except that division by zero fails.
+"""The operators and functions of numbers. Integers and money are checked for overflow. Doubles follow IEEE 754, except that a
+division by zero fails.
 
 Random functions of SAS draw from the position of the event: equal in every engine, in every cut and after a restore (SPEC Z8). The
 position is the number of the event among those that reached the window; the seed distinguishes calls.
@@ -41,7 +42,7 @@ from hotspare.rows.elementwise import Rows
 
 _INT64_END = 2.0**63
 _DIGITS = {INT32: (0, 10), INT64: (0, 19), MONEY: (4, 14)}
-"""The most digits after and before the decimal point."""
+"""For each type, the maximum number of digits after the decimal point, and of those before it."""
 _DOUBLE_EXPONENT_MAX = 308
 _UInt64s = npt.NDArray[np.uint64]
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -56,12 +57,12 @@ _EXACT: dict[str, tuple[Callable[..., Value], Callable[..., Int64s]]] = {
     "-": (pc.negate_checked, np.negative),
     "abs": (pc.abs_checked, np.absolute),
 }
-"""The kernels of each operator: one that raises on overflow, and one that computes the same in int64 and wraps."""
+"""The kernels of each operator: one that raises on overflow, and one that computes with numpy and wraps around in int64."""
 
 
 def _checked(operator: str) -> Evaluate:
-    """Returns a function of integers and money with a kernel that checks for overflow; its result is converted to the
-    call's type.
+    """Returns a function that applies `operator` to its arguments. A row fails if the result exceeds int32, int64 or money. Doubles
+    never fail.
     """
     (kernel, wrapping), what = _EXACT[operator], operator.removeprefix("binary ")
 
@@ -79,10 +80,10 @@ def _checked(operator: str) -> Evaluate:
 
 
 def _overflows(wrapping: Callable[..., Int64s], limit: np.iinfo[np.int64], *arguments: pa.Array) -> Rows:
-    """Returns the rows whose exact result is outside of the limits.
+    """Returns the rows whose exact result is outside of `limit`. `wrapping` computes the operator on int64 and on float64.
 
-    Beyond 2^62 the nearest double of the result shows an overflow, except near 2^63, which a double cannot resolve: there the
-    wrapped result has another sign.
+    Beyond 2^62 the nearest double of the result shows an overflow. Near 2^63 a double is too coarse: there an overflow shows as a
+    wrapped result of the other sign.
     """
     valid = np.logical_and.reduce([a.is_valid().to_numpy(zero_copy_only=False) for a in arguments])
     given = [a.fill_null(0).to_numpy().astype(np.int64) for a in arguments]
@@ -103,7 +104,9 @@ def _as_money(value: Value) -> Value:
 
 
 def _nonzero(frame: Frame, arguments: list[Value], what: str) -> Value:
-    """Returns the divisor with null in rows that fail; a null dividend gives null for every divisor."""
+    """Returns the divisor, with null in rows that divide a non-null number by zero. Those rows fail with the message "`what` by
+    zero".
+    """
     dividend, divisor = arguments
     wrong = pc.and_(pc.equal(divisor, pa.scalar(0, divisor.type)), pc.is_valid(dividend))
     return frame.fail_where(divisor, wrong, f"{what} by zero")
@@ -156,8 +159,10 @@ def _to_whole_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
 
 
 def _round(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Returns the rounded value. Digits beyond those of a type change nothing; Arrow refuses some of them, and is extremely slow
-    for others.
+    """Returns the value rounded to the digits of the second argument, 0 by default, half away from zero. A row fails if the result
+    exceeds the type.
+
+    Digits beyond those of the type are cut first: Arrow refuses or is extremely slow for large numbers of digits.
     """
     (value, *_), type_ = arguments, call.type
     digits = (arguments[1].as_py() or 0) if len(arguments) > 1 else 0
@@ -195,7 +200,7 @@ def _round_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
 
 
 def _real(kernel: Callable[..., Value]) -> Evaluate:
-    """Returns a function of doubles, NaN outside of its domain; Spark's logarithm gives null there."""
+    """Returns a function of doubles that is NaN outside of its domain; only the kernel of Spark's logarithm gives null there."""
     return infallible(kernel)
 
 
@@ -213,12 +218,14 @@ def _log_to_base(base: Value, value: Value) -> Value:
 
 
 def _signum(value: Value) -> Value:
-    """Returns the sign; NaN and both zeros are their own sign."""
+    """Returns 1.0 or -1.0 for the sign of the value; NaN, 0.0 and -0.0 are returned unchanged."""
     return pc.if_else(pc.or_(pc.is_nan(value), pc.equal(value, 0.0)), value, pc.sign(value))
 
 
 def _splitmix64(seed: Value, position: Value, draw: int) -> _UInt64s:
-    """Returns 64 bits for each position from the generator splitmix64, restarted for each."""
+    """Returns 64 random bits for each position, by the generator splitmix64. Bits depend only on `seed`, the position and the
+    number of the `draw`.
+    """
     with np.errstate(over="ignore"):
         begin = np.uint64((seed.as_py() or 0) % (1 << 64)) + np.uint64(draw) * _FACTORS[0]
         bits: _UInt64s = begin ^ (position.fill_null(0).to_numpy().astype(np.uint64) * _STEP)

@@ -1,6 +1,6 @@
 """Variables of SAS code that hold arrays: elements numbered from 1, which code reads, sets, and allocates (SPEC A24).
 
-An array is a value like any other: setting an element makes another array. So code over columns and code row by row give the same.
+An array is an immutable value: setting an element makes another array. So code over columns and code row by row give equal results.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from hotspare.model.project import Dialect
 from hotspare.rows.chunk import Bools, Int64s
 
 ARRAY_LENGTH_MAX = 1_000
-"""The limit on the elements of a variable, because setting one copies all."""
+"""The maximum number of elements of an array variable. The limit is low because setting one element copies all."""
 ELEMENT_BYTES_MAX = 4_096
-"""The limit on a text that is an element, in bytes."""
+"""The maximum length of an element that is a text, in bytes."""
 ELEMENT_OF = MappingProxyType(ELEMENT | {LIST: STRING})
-"""The element type of each type of such variables."""
+"""The element type, by the type of an array variable. A list of strings is such an array too."""
 ARRAY_OF = MappingProxyType({element.value: array.value for array, element in ELEMENT_OF.items()})
-"""The written type of an array, by the written type of its elements."""
+"""The name of an array type, by the name of its element type."""
 _NO_ELEMENT = "the array has no such element"
 
 
@@ -49,7 +49,7 @@ def _element(array: ValueType) -> ValueType:
 
 
 def _rule(result: Callable[[ValueType], ValueType], *arguments: Callable[[ValueType], ValueType]) -> Rule:
-    """Returns a rule that derives the types of the result and of the other arguments from the type of the array."""
+    """Returns a rule for an array and further arguments. `result` and `arguments` compute each type from the type of the array."""
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         if not types or types[0] not in ELEMENT_OF:
@@ -64,13 +64,17 @@ def _number(_array: ValueType) -> ValueType:
 
 
 def _begins(arrays: pa.Array) -> tuple[Int64s, Int64s]:
-    """Returns the index of each array's first element among all, and its length; a null array has length 0."""
+    """Returns, for each array, the index of its first element in the flattened column, and its length. A null array has
+    length 0.
+    """
     lengths = np.diff(arrays.offsets.to_numpy().astype(np.int64)) * arrays.is_valid().to_numpy(zero_copy_only=False)
     return np.cumsum(lengths) - lengths, lengths
 
 
 def _places(frame: Frame, arguments: Sequence[Value]) -> tuple[pa.Array, Int64s, Bools]:
-    """Returns all elements, the index of each row's requested element among them, and whether it exists."""
+    """Returns the flattened elements; the index of each row's requested element among them; and whether that element exists. The
+    index is 0 if it does not.
+    """
     arrays, number = frame.array(arguments[0]), frame.array(arguments[1]).fill_null(0).to_numpy()
     begins, lengths = _begins(arrays)
     there: Bools = (number >= 1) & (number <= lengths)

@@ -43,12 +43,12 @@ ELEMENT: dict[ValueType, ValueType] = {
     ValueType.INT64_ARRAY: ValueType.INT64,
     ValueType.DOUBLE_ARRAY: ValueType.DOUBLE,
 }
-"""The element type of each array type."""
+"""The element type, by the type of an array field."""
 ARRAY_TYPES = frozenset(ELEMENT)
 
 
 def comparison_bytes(value: Value) -> Value:
-    """Returns bytes that are equal exactly for equal arrays."""
+    """Returns bytes for each array: two arrays have equal bytes if and only if the arrays are equal."""
     if isinstance(value, pa.Scalar):
         return comparison_bytes(pa.array([value.as_py()], value.type))[0]
     if pa.types.is_floating(value.type.value_type):
@@ -65,7 +65,9 @@ def _with_plain_doubles(arrays: pa.Array) -> pa.Array:
 
 
 def _array_rule(result: ValueType | None, *more: ValueType) -> Rule:
-    """Returns a rule for an array and arguments of these types; the result is of `result`, or of the type of the elements."""
+    """Returns a rule for an array and arguments of the types `more`. The result type is `result`, or the element type if `result`
+    is None.
+    """
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         if len(types) != 1 + len(more):
@@ -85,8 +87,8 @@ def _size(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _place(frame: Frame, arguments: list[Value]) -> tuple[pa.Array, pa.Array, pa.Array]:
-    """Returns the arrays; the index from 0 of each requested element, null if it does not exist; and whether it is missing although
-    neither array nor number is null.
+    """Returns, for each row, the array; the index from 0 of the requested element, null if that does not exist; and whether the
+    index is out of range. The third is null if the array or the number is null.
     """
     arrays, number = frame.array(arguments[0]), frame.array(arguments[1])
     length = pc.list_value_length(arrays).cast(pa.int64())
@@ -116,8 +118,9 @@ def _try_element_at(frame: Frame, _call: TypedCall, arguments: list[Value]) -> V
 
 
 def _split(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Returns the parts of each text between separators, without blanks around them. An empty text gives an empty list, an empty
-    separator null."""
+    """Returns the list of the parts of each text between separators, trimmed of white space. An empty text gives an empty list. A
+    null or empty separator gives null.
+    """
     text, separator = frame.array(arguments[0]), arguments[1].as_py()
     if not separator:
         return pa.scalar(None, call.type.arrow)
@@ -129,14 +132,16 @@ def _split(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _trimmed(lists: Value) -> Value:
-    """Returns the lists with blanks removed around each item."""
+    """Returns the lists with white space removed around each item."""
     values = pc.utf8_trim_whitespace(lists.values)
     mask = None if not lists.null_count else lists.is_null()
     return pa.ListArray.from_arrays(lists.offsets, values, mask=mask)
 
 
 def _split_map(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Returns a map of each text, without entries that lack the inner separator."""
+    """Returns a map from each text: entries are divided by the outer separator, key and value by the inner one, both trimmed.
+    Entries without the inner separator are dropped. An empty separator gives null.
+    """
     text = frame.array(arguments[0])
     outer, inner = (argument.as_py() for argument in arguments[1:])
     if not outer or not inner:
@@ -153,7 +158,9 @@ def _split_map(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _parents(lists: Value) -> tuple[Int64s, Int64s]:
-    """Returns, for each item in all lists, its row and its index among the values."""
+    """Returns two arrays with one entry per item of all lists: the row of the item's list, and the item's index in
+    `lists.values`.
+    """
     offsets = lists.offsets.to_numpy().astype(np.int64)
     lengths = np.diff(offsets) * lists.is_valid().to_numpy(zero_copy_only=False)
     rows = np.repeat(np.arange(len(lists)), lengths)
@@ -174,7 +181,7 @@ def _contains(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _map_value(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
-    """Returns the first value of the key; null if the key is absent."""
+    """Returns, for each map, the value of the first entry with the key; null if the map lacks the key."""
     maps, wanted = frame.array(arguments[0]), frame.array(arguments[1])
     rows, places = _parents(maps)
     at = pa.array(places)

@@ -21,20 +21,20 @@ from hotspare.expressions.tree import Typed, TypedAssign, TypedBlock, TypedIf, T
 from hotspare.rows.elementwise import Rows, true_mask, true_rows
 
 LOOP_ITERATIONS_MAX = 10_000
-"""The most turns of all loops of a block for one event."""
+"""The maximum number of iterations for one event, added up over all loops of a block."""
 VARIABLE_BYTES_MAX = 1 << 20
-"""The limit on the text of a variable, in bytes."""
+"""The maximum length of a text in a variable, in bytes."""
 TOO_MANY_ITERATIONS = f"loops turn more than {LOOP_ITERATIONS_MAX} times"
 VARIABLE_TOO_LONG = f"a variable has more than {VARIABLE_BYTES_MAX} bytes"
 
 
 def run_block(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> Value:
-    """Returns the value of the block for each row of `frame`."""
+    """Returns the value of the block for each row of `frame`: null for rows that fail or reach no `return`."""
     return _run_statements(evaluator, frame, block)[0]
 
 
 def final_variables(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> dict[str, Value]:
-    """Returns the final values of the block's variables, for each row of `frame`."""
+    """Returns the final value of each variable of the block, one value per row of `frame`."""
     inner = _run_statements(evaluator, frame, block)[1]
     return {name: inner.variable(name) for name, _ in block.variables}
 
@@ -52,7 +52,9 @@ def _run_statements(evaluator: Evaluator, frame: Frame, block: TypedBlock) -> tu
 
 
 class _Run:
-    """Runs statements over rows; every method returns the rows that continue after them."""
+    """A run of a block over the rows of a frame. Methods for statements return the rows that continue with the next statement; a
+    row that returned or failed does not continue.
+    """
 
     def __init__(self, evaluator: Evaluator, frame: Frame, block: TypedBlock) -> None:
         self._evaluator, self._frame = evaluator, frame
@@ -94,7 +96,9 @@ class _Run:
         return np.sort(np.concatenate([rows, *done]))
 
     def _split(self, condition: Typed, rows: Rows) -> tuple[Rows, Rows]:
-        """Returns the rows whose condition is true, and those for which it is false or null."""
+        """Returns the rows whose condition is true, and the rows whose condition is false or null. Rows that fail in the condition
+        are in neither.
+        """
         inner = self._frame.select(rows)
         holds = true_mask(inner.array(self._evaluator.evaluate_node(condition, inner)))
         left = self._unfailed(rows)
@@ -114,6 +118,6 @@ class _Run:
         return rows[~failed]
 
     def _set_null(self, rows: Rows) -> None:
-        """Sets the value of failed rows to null."""
+        """Sets the block's value to null for these rows, which have failed."""
         if len(rows):
             self.pieces.add(rows, pa.nulls(len(rows), self._null.type))

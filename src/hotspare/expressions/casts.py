@@ -124,7 +124,9 @@ def double_text(value: float) -> str:
 
 
 def _time_to_text(frame: Frame, value: Value, target: ValueType, reason: BadReason) -> Value:
-    """Returns the text; a fraction has no trailing zeros, and a zero fraction no point."""
+    """Returns dates and stamps as text in UTC. A fraction of a second has no trailing zeros; a zero fraction is omitted with its
+    point.
+    """
     text = pc.strftime(frame.array(value), format="%Y-%m-%d %H:%M:%S")
     return pc.replace_substring_regex(pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0+$", r"\1"), r"\.0*$", "")
 
@@ -166,7 +168,7 @@ def _time_to_stored_boolean(_frame: Frame, value: Value, _target: ValueType, _re
 
 
 def _money_to_double(_frame: Frame, value: Value, _target: ValueType, _reason: BadReason) -> Value:
-    """Returns the nearest double; Arrow's own conversion may miss it."""
+    """Returns the double nearest to each money value; Arrow's own conversion may miss it."""
     return pc.cast(pc.cast(value, STRING.arrow), DOUBLE.arrow)
 
 
@@ -200,12 +202,14 @@ _STORED |= {(time, BOOLEAN): _time_to_stored_boolean for time in (DATE, STAMP)}
 
 
 def is_castable(source: ValueType, target: ValueType) -> bool:
-    """Whether `cast` exists for these types."""
+    """Whether an explicit cast can convert values of `source` to `target`."""
     return source is target or source is NULL or (source, target) in _CAST
 
 
 def is_assignable(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
-    """Whether a value of `source` may be assigned to a field of `target` without a cast (narrowing of numbers: ESP only)."""
+    """Whether a value of `source` may be assigned to a field of `target` without a cast. Only the SAS dialects allow narrowing
+    numbers.
+    """
     if can_convert(source, target, dialect):
         return True
     if not dialect.is_sas or STRING in (source, target) or BOOLEAN is target:
@@ -224,7 +228,7 @@ def _conversion(table: dict[tuple[ValueType, ValueType], Conversion], reason: Ba
 
 
 def _try_cast(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Returns the cast value, null if the cast fails."""
+    """Returns the value converted as by `cast`; a row for which the cast fails is null."""
     source, inner = call.arguments[0].type, Frame({}, frame.length)
     if source is call.type:
         return arguments[0]
@@ -233,7 +237,7 @@ def _try_cast(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _read_text(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Returns the value of a text, null for a blank one; an invalid text fails."""
+    """Returns each text converted to the type of the call, null for a blank text. A row with an invalid text fails."""
     text = frame.array(arguments[0])
     text = pc.if_else(pc.match_substring_regex(text, r"^\s*$"), pa.scalar(None, pa.string()), text)
     return _STORED[STRING, call.type](frame, text, call.type, BadReason.EXPRESSION)

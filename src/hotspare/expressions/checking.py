@@ -47,15 +47,17 @@ from hotspare.rows.times import DateFormat
 _WIDE = (ValueType.INT64, ValueType.MONEY, ValueType.DOUBLE)
 _TIMES = (ValueType.DATE, ValueType.STAMP)
 _NARROW = (ValueType.INT32, ValueType.INT64, *_TIMES)
-"""The types into which a wide value may not fit."""
+"""The types that cannot hold all values of a wider type, so that converting to them is checked."""
 HIDDEN_PREFIX = "hs:"
-"""The prefix of names that no expression can write."""
+"""The prefix of the names that an expression cannot contain, so they cannot collide with fields."""
 COUNTER_FIELD = "hs:event-counter"
-"""The field that eventCounter() reads; a functional window supplies it (int64)."""
+"""The field that eventCounter() reads (int64). Only functional windows supply it."""
 EVENT_NUMBER_FIELD = "hs:event-number"
-"""The field that eventNumber() reads: 0 for the event itself, 1, 2, 3 ... for those of its loops."""
+"""The field that eventNumber() reads: 0 for the event itself, and 1, 2, 3 ... for the events of its loops."""
 POSITION_FIELD = "hs:position"
-"""The same count, for windows in which only guid() and random() may use it."""
+"""The field that guid() and random() draw from: the number of the event among the events of its window (int64). It exists only in
+windows that allow these functions.
+"""
 SYSTEM_TIME_FIELD = "hs:moment"
 """The field that Today() and similar functions read: the system time of the event (stamp)."""
 _CASTS = {"cast": "cast", "try_cast": "try_cast", "cast_stored": "convert_checked"}
@@ -64,26 +66,30 @@ _SQL_NAME = {ValueType.INT32: "int", ValueType.INT64: "bigint", ValueType.STAMP:
 
 @dataclass
 class VisibleNames:
-    """The names that an expression sees besides fields: variables by name, and functions by name in lower case."""
+    """The names that an expression may use besides fields: `variables` by name, and `functions` by lower-case name."""
 
     variables: dict[str, Typed] = field(default_factory=dict)
     functions: dict[str, Callable[[Call, Sequence[Typed]], Typed]] = field(default_factory=dict)
     label: str = ""
-    """The text that distinguishes expressions for their random values."""
+    """The text that makes the random numbers of this expression differ from those of other expressions."""
 
     def call_seed(self, column: int) -> int:
-        """Returns an int64 for a call at a column."""
+        """Returns the int64 seed of the random call at `column`, derived from `label` and the column."""
         return xxhash.xxh3_64_intdigest(f"{self.label} {column}".encode()) - (1 << 63)
 
     def type_method_call(self, node: Method, checker: Checker) -> Typed:
-        """Raises ExpressionRefused: the variable has no methods, or not here."""
+        """Returns the typed call of a method of a variable. In this scope no variable has methods, so it always raises
+        ExpressionRefused.
+        """
         message = f"{node.variable}.{node.name}(...) is a method, and {node.variable} is not a variable with a regular expression"
         hint = "declare it: regex r, and compile it in the initializer; or as an array: integer array a"
         raise ExpressionRefused(node.column, message, hint)
 
 
 class Checker:
-    """Types one expression over `fields` (names to types, with COUNTER_FIELD among them if eventCounter() is allowed)."""
+    """Types one expression over `fields`, which map names to types. eventCounter() is allowed only if COUNTER_FIELD is
+    among them.
+    """
 
     def __init__(self, fields: Mapping[str, ValueType], dialect: Dialect, scope: VisibleNames | None = None) -> None:
         self._fields = fields
@@ -91,7 +97,7 @@ class Checker:
         self._scope = scope or VisibleNames()
 
     def typed(self, node: Tree) -> Typed:
-        """Returns the typed tree; ExpressionRefused with the column of the first mistake."""
+        """Returns the typed tree of `node`. Raises ExpressionRefused with the column of the first mistake."""
         if isinstance(node, Literal):
             return TypedLiteral(node.value, node.type)
         if isinstance(node, FieldRef):
@@ -119,23 +125,25 @@ class Checker:
         return TypedCall(function.name, fitted, signature.result, node.column)
 
     def resolve_name(self, name: str) -> Typed | None:
-        """Returns the variable or field of this name."""
+        """Returns the variable of this name, else the field of this name, else None."""
         if name in self._scope.variables:
             return self._scope.variables[name]
         return TypedField(name, self._fields[name]) if name in self._fields else None
 
     def condition(self, node: Tree) -> Typed:
-        """Returns a typed tree of type boolean."""
+        """Returns the typed tree of `node`, converted to boolean. Raises ExpressionRefused if the type does not convert."""
         return self.as_condition(self.typed(node))
 
     def as_condition(self, typed: Typed) -> Typed:
-        """Returns the value as a condition."""
+        """Returns `typed` converted to boolean. Raises ExpressionRefused if its type does not convert implicitly."""
         if typed.type is ValueType.BOOLEAN or can_convert(typed.type, ValueType.BOOLEAN, self._dialect):
             return converted(typed, ValueType.BOOLEAN)
         raise ExpressionRefused(1, f"the condition is {typed.type.value}, boolean is wanted", "compare it with something")
 
     def as_slot(self, typed: Typed) -> Typed:
-        """Returns the value as an int64: a number without its fraction, true as 1 and false as 0."""
+        """Returns `typed` converted to int64: a number loses its fraction, true is 1, false is 0. Raises ExpressionRefused for
+        texts and types without a cast.
+        """
         if typed.type is ValueType.STRING or not is_castable(typed.type, ValueType.INT64):
             hint = "compute a number, or a condition that is 1 where it is true and 0 where it is not"
             raise ExpressionRefused(1, f"the splitter is {typed.type.value}, a number is wanted", hint)
@@ -144,11 +152,15 @@ class Checker:
         return TypedCall("cast", (typed,), ValueType.INT64)
 
     def assigned(self, node: Tree, target: ValueType, field: str) -> Typed:
-        """Returns a typed tree of the type of the field that it is assigned to."""
+        """Returns the typed tree of `node`, converted to the type `target` of `field`. Raises ExpressionRefused if the type cannot
+        be assigned.
+        """
         return self.as_assigned_value(self.typed(node), target, f"field {field}")
 
     def as_assigned_value(self, typed: Typed, target: ValueType, what: str) -> Typed:
-        """Returns the value as one that is assigned to `what`, which is of the type `target`."""
+        """Returns `typed` converted to `target`, the type of `what`, which messages name. Raises ExpressionRefused if the type
+        cannot be assigned.
+        """
         if typed.type is target or can_convert(typed.type, target, self._dialect):
             return converted(typed, target)
         if is_assignable(typed.type, target, self._dialect):
@@ -161,7 +173,9 @@ class Checker:
         raise ExpressionRefused(1, message, hint)
 
     def as_variable_value(self, typed: Typed, target: ValueType, what: str) -> Typed:
-        """Returns the value as one of a variable: if it is not assignable but castable, it is converted as by an explicit cast."""
+        """Returns `typed` converted to the type `target` of a variable. Unlike a field, a variable also accepts types that need an
+        explicit cast.
+        """
         if not (is_assignable(typed.type, target, self._dialect) or typed.type is target) and is_castable(typed.type, target):
             return TypedCall("convert_checked", (typed,), target)
         return self.as_assigned_value(typed, target, what)
@@ -205,8 +219,8 @@ class Checker:
         raise ExpressionRefused(node.column, f"unknown function {node.written_name}", nearest_names_hint(name, names))
 
     def _random_call(self, node: Call, name: str) -> Typed:
-        """Returns a random call, drawn from the event's position in the window's input and the call's position in its
-        expression.
+        """Returns the typed call of a random function. The number depends on the event's position in the window's input and on the
+        call's column. Raises ExpressionRefused if the window has no POSITION_FIELD.
         """
         if POSITION_FIELD not in self._fields:
             raise ExpressionRefused(
@@ -294,7 +308,9 @@ _TEXTS: Mapping[str, Mapping[int, Callable[[str], object]]] = {
     "time_string": {1: check_format},
     "time_parse": {1: DateFormat.from_format},
 }
-"""The checks of constant texts, by function and argument."""
+"""The functions that check constant texts, by function name and argument index from 0. They raise ValueError for an invalid
+text.
+"""
 
 
 def _check_patterns(node: Call, arguments: Sequence[Typed], function: Function) -> None:
@@ -307,7 +323,9 @@ def _check_patterns(node: Call, arguments: Sequence[Typed], function: Function) 
 
 
 def check_regex(node: Call | Method, constants: Sequence[Constant]) -> None:
-    """Checks the pattern and, if there is one, its replacement."""
+    """Raises ExpressionRefused if the first constant is not a regular expression of RE2, or a further one is not a valid
+    replacement.
+    """
     pattern, *new = (str(constant) for constant in constants)
     written = node.written_name if isinstance(node, Call) else node.name
     try:
@@ -320,7 +338,7 @@ def check_regex(node: Call | Method, constants: Sequence[Constant]) -> None:
 
 
 def converted(node: Typed, target: ValueType) -> Typed:
-    """Returns `node` as `target`, to which it converts."""
+    """Returns `node` converted to the type `target`. The caller has checked that the type of `node` converts."""
     if node.type is target:
         return node
     if isinstance(node, TypedLiteral):

@@ -42,7 +42,9 @@ _FLOAT64 = pa.float64()
 
 
 def _nan_aware(kernel: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
-    """Returns `kernel` over numbers, with NaN as the greatest. Arrays are only compared for equality."""
+    """Returns the result of the comparison `kernel` with NaN as the greatest number, equal to itself. Arrays are compared only for
+    equality.
+    """
     if pa.types.is_list(left.type):
         left, right = comparison_bytes(left), comparison_bytes(right)
     plain_result = kernel(left, right)
@@ -89,7 +91,9 @@ def _three_way(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value
 
 
 def _junction(kernel: Callable[[Value, Value], Value], decided: pa.Scalar) -> Evaluate:
-    """Returns AND or OR. An argument that can fail is evaluated only for rows whose value is not `decided` yet."""
+    """Returns the evaluation of AND or OR. `decided` is the value that ends the evaluation of a row. An argument that can fail is
+    evaluated only for rows that are not decided yet.
+    """
 
     def evaluate(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
         result = evaluator.evaluate_node(call.arguments[0], frame)
@@ -109,7 +113,7 @@ def _junction(kernel: Callable[[Value, Value], Value], decided: pa.Scalar) -> Ev
 
 
 def _extreme(kernel: Callable[..., Value]) -> Evaluate:
-    """Returns GREATEST or LEAST: nulls are skipped, NaN is the greatest."""
+    """Returns the evaluation of GREATEST or LEAST. Nulls are skipped, and NaN is the greatest number."""
 
     def evaluate(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         if call.type in (ValueType.STRING, ValueType.BLOB, BOOLEAN):
@@ -133,7 +137,9 @@ def _chosen(kernel: Callable[..., Value], left: Value, right: Value) -> Value:
 
 
 def _ordered_rule(result: ValueType, least: int, most: int) -> Callable[[Sequence[ValueType], Dialect], Signature]:
-    """Returns a rule for arguments of one common type that can be ordered."""
+    """Returns a rule for `least` to `most` arguments of one common type. Raises TypeMismatch if values of that type have no
+    order.
+    """
     shared = same_type_rule(least, most, result)
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
@@ -158,7 +164,9 @@ def _check_order(type_: ValueType) -> None:
 
 
 def _case(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
-    """Returns the choice. Arguments: condition, value, condition, value ... and the default value."""
+    """Returns, for each row, the value of the first true condition, else the default. Arguments: condition, value, condition, value
+    ... default.
+    """
     pairs = list(zip(call.arguments[0:-1:2], call.arguments[1::2], strict=True))
     if any(evaluator.can_fail(a) for a in call.arguments[1:]):
         return _case_by_rows(evaluator, frame, call)

@@ -1,4 +1,5 @@
-"""Compiles expressions: `compile_value` and the others read, type and check one once; `evaluate` runs it over Arrow columns.
+"""Compiles expressions: `compile_value` and the other compile functions read, type and check one expression once.
+`CompiledExpression.evaluate` then runs it over Arrow columns.
 
 Names visible in an expression: fields of the input, and ESP_OPCODE and ESP_FLAGS (SPEC A26), strings of the letters that CSV uses.
 """
@@ -33,24 +34,28 @@ from hotspare.rows.elementwise import halved, true_rows, with_nulls
 
 EVENT_FIELDS = (OPCODE_FIELD, FLAGS_FIELD)
 STATE_FIELD = "hs:variables"
-"""The field that an expression lists if it uses variables that its window keeps from event to event."""
+"""The name in `CompiledExpression.fields` of an expression that uses variables which its window retains from event to event."""
 VALUE_BYTES_MAX = 1 << 24
 VALUE_TOO_LONG = f"the text has more than {VALUE_BYTES_MAX} bytes"
-"""The failure of a row whose text exceeds VALUE_BYTES_MAX: a message holds a whole row and has at most 64 MiB."""
+"""The failure message of a row whose text exceeds VALUE_BYTES_MAX. The limit exists because a message holds a whole row and has at
+most 64 MiB.
+"""
 
 
 Fitted: TypeAlias = Callable[[Checker, Typed], Typed]
-"""Converts a value to the type that is wanted; ExpressionRefused if impossible."""
+"""A function that converts a typed value to the type that the caller wants. Raises ExpressionRefused if the types do not allow
+that.
+"""
 COMPILED_MAX = 4096
-"""The most compiled expressions in the cache, so that checking a project and running it compile each expression once."""
+"""The size of the cache of compiled expressions. With the cache, checking a project and running it compile each expression once."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledExpression:
     """A typed expression; plain data, so it can be sent to another process.
 
-    `fields`: the names that `evaluate` reads, of the input schema, EVENT_FIELDS, COUNTER_FIELD and similar ones. `passed_field`:
-    the input field if the expression is just that field, unchanged; else "".
+    `fields`: the names that `evaluate` reads: fields of the input, EVENT_FIELDS, and hidden fields such as COUNTER_FIELD.
+    `passed_field`: the name of the input field if the expression is just that field, else "".
     """
 
     text: str
@@ -62,12 +67,12 @@ class CompiledExpression:
     def evaluate(
         self, columns: Mapping[str, pa.Array], length: int, memo: dict[Any, Any] | None = None
     ) -> tuple[pa.Array, Failures]:
-        """Returns values of type `tree.type.arrow`, one per row, and the rows that failed (null there), ascending.
+        """Returns one value per row, of type `tree.type.arrow`, and the failures, ascending by row. The value of a failed row is
+        null.
 
-        Elementwise: a row's result depends on that row alone. No value makes it raise. If a kernel raises, or returns another
-        number of rows or another type, the rows are halved, and a single row that still fails is a failure. ArrowInvalid if the
-        texts of all rows exceed one array (2 GiB): pass fewer rows. `memo`: shared by expressions of the same rows, such as parsed
-        documents.
+        A row's result depends on that row alone, and no value makes the method raise. If a kernel raises or returns a wrong shape,
+        the rows are halved until single rows fail. Raises ArrowInvalid if the texts of all rows exceed one array (2 GiB): pass
+        fewer rows. `memo`: a cache, such as of parsed documents, for all expressions over the same rows.
         """
 
         def attempt(begin: int, end: int) -> tuple[pa.Array, FailureLedger | None]:
@@ -90,11 +95,13 @@ class CompiledExpression:
         return whole, self._failures(failed)
 
     def failure_message(self, message: str) -> str:
-        """Returns the message of a failure with its label and the expression."""
+        """Returns the message of a failure, extended by the label and the text of the expression."""
         return f"{self.label}: {message} in {self.text}"
 
     def _failures(self, parts: Sequence[tuple[int, FailureLedger]]) -> Failures:
-        """Returns the failures of parts of the rows, each with its begin; the causes name the expression."""
+        """Returns the failures of the whole column. `parts`: the first row of each part and its ledger. Each cause is extended by
+        the expression's text.
+        """
         causes = list(dict.fromkeys(cause for _, ledger in parts for cause in ledger.causes))
         rows, numbers = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for begin, ledger in parts:
@@ -106,14 +113,16 @@ class CompiledExpression:
 
 
 def _raised(error: Exception | None) -> FailureLedger:
-    """Returns the failure of one row. Its message has only the error's class: the rest of an error may differ between engines."""
+    """Returns a ledger of one failed row. Its message has only the class of `error`, because other details may differ between
+    engines.
+    """
     ledger = FailureLedger(1)
     ledger.record_row_failure(np.zeros(1, np.int64), BadReason.EXPRESSION, f"the value cannot be computed ({type(error).__name__})")
     return ledger
 
 
 def _check_sizes(frame: Frame, values: pa.Array) -> None:
-    """Fails texts that no message can carry."""
+    """Marks the rows whose text exceeds VALUE_BYTES_MAX as failed."""
     if values.buffers()[2] is None or values.buffers()[2].size <= VALUE_BYTES_MAX:
         return
     frame.fail(true_rows(pc.greater(pc.binary_length(values), VALUE_BYTES_MAX)), VALUE_TOO_LONG)
@@ -122,8 +131,9 @@ def _check_sizes(frame: Frame, values: pa.Array) -> None:
 def parse(
     text: str, dialect: Dialect, variables: Sequence[str] = (), patterns: Mapping[str, str] = MappingProxyType({})
 ) -> Tree | Statements:
-    """Returns the untyped tree; ExpressionRefused with a column. `variables`: those of the window; `patterns`: by name, for
-    functions.
+    """Returns the untyped tree of `text`. Raises ExpressionRefused with the column of the mistake.
+
+    `variables`: names of the window's variables, for SAS code. `patterns`: regular expressions by name, for the function language.
     """
     if not text.strip():
         raise ExpressionRefused(1, "the expression is empty", "write an expression, such as the name of a field")
@@ -149,7 +159,9 @@ def compile_assignment(
     counting: Counting = Counting.REFUSED,
     prelude: Prelude = NO_PRELUDE,
 ) -> CompiledExpression:
-    """Returns an expression whose value becomes `field` of `window`; ProjectError with one mistake and its place."""
+    """Returns an expression whose value is assigned to `field` of `window`. Raises ProjectError with the first mistake and its
+    place.
+    """
     target = ValueType.from_field_type(field.type)
     label = f"window {window}, field {field.name}"
 
@@ -167,12 +179,14 @@ def compile_condition(
     prelude: Prelude = NO_PRELUDE,
     counting: Counting = Counting.REFUSED,
 ) -> CompiledExpression:
-    """Returns an expression of a truth value; ProjectError with one mistake and its place."""
+    """Returns an expression with a boolean value. Raises ProjectError with the first mistake and its place."""
     return _compiled(expression, schema, f"window {window}, condition", Checker.as_condition, counting, prelude)
 
 
 def compile_slot(expression: Expression, schema: Schema, window: str, prelude: Prelude = NO_PRELUDE) -> CompiledExpression:
-    """Returns an expression of an int64, the slot of an event; ProjectError with one mistake and its place."""
+    """Returns an expression with an int64 value, the output slot of an event. Raises ProjectError with the first mistake and its
+    place.
+    """
     compiled = _compiled(expression, schema, f"window {window}, splitter", Checker.as_slot, Counting.REFUSED, prelude)
     if STATE_FIELD in compiled.fields:
         message = f"window {window}, splitter: it sets a variable, and a splitter keeps none"
@@ -183,7 +197,7 @@ def compile_slot(expression: Expression, schema: Schema, window: str, prelude: P
 def compile_value(
     expression: Expression, schema: Schema, window: str, counting: Counting, prelude: Prelude = NO_PRELUDE
 ) -> CompiledExpression:
-    """Returns an expression of any type, if its purpose is unknown; ProjectError with one mistake and its place."""
+    """Returns an expression with a value of any type. Raises ProjectError with the first mistake and its place."""
     return _compiled(expression, schema, f"window {window}, expression", None, counting, prelude)
 
 
@@ -214,9 +228,11 @@ def compile_over(
     input_name: str,
     wrap: Callable[[Tree], Tree] | None = None,
 ) -> CompiledExpression:
-    """Returns an expression over `names`, its value converted by `fitted`; ProjectError with one mistake and its place.
+    """Returns an expression over the fields and types in `names`. `fitted` converts its value. Raises ProjectError with the first
+    mistake and its place.
 
-    `patterns`: regular expressions by name. `input_name`: the value of input(). `wrap`: changes the tree before it is typed.
+    `given`: the input schema. `patterns`: regular expressions by name. `input_name`: the value of input(). `wrap`: changes the tree
+    before typing.
     """
     typing = Typing(dict(names), expression.dialect, NO_PRELUDE, label, input_name)
     return _typed_over(expression, given, label, fitted, typing, (), patterns, wrap)
@@ -243,12 +259,14 @@ def _typed_over(
 
 
 def as_project_error(expression: Expression, label: str, refused: ExpressionRefused) -> ProjectError:
-    """Returns the refusal as a ProjectError with the mistake's place in the project."""
+    """Returns a ProjectError for `refused`. Its column is converted to a place in the project."""
     return ProjectError(label, [locate_mistake(expression, refused, label)])
 
 
 def compiled_tree(typed: Typed, text: str, label: str, schema: Schema) -> CompiledExpression:
-    """Returns a typed tree over fields of the schema as a compiled expression; `text`: as shown in messages."""
+    """Returns a compiled expression for a typed tree over the fields of `schema`. `text` is the expression as messages show it, cut
+    to 200 characters.
+    """
     text = " ".join(text.split())
     passed = typed.name if isinstance(typed, TypedField) and typed.name in schema.index else ""
     fields = fields_used(typed)

@@ -33,13 +33,13 @@ from hotspare.expressions.tree import TypedCall, ValueType
 DOCUMENT_BYTES_MAX = 4 << 20
 DEPTH_MAX = 100
 ITEMS_MAX = 10_000
-"""The most events that a document may be split into."""
+"""The maximum number of items of a document, and so of events that one document is split into."""
 PATH_LENGTH_MAX = 1_000
 _STEP = re.compile(r"""\.?([^.\[\]"'\s]+)|\[\s*(-?[0-9]{1,9}|\*)\s*\]|\[\s*(?:"([^"]*)"|'([^']*)')\s*\]|(\.\*)""")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _EVERY = object()
 Path: TypeAlias = tuple[Any, ...]
-"""Names, indexes from 0, and _EVERY for all of a level."""
+"""The steps of a JSON path: names, indexes from 0, and _EVERY for all values of a level."""
 _NOT_CACHED = object()
 _FORM_SAFE = "*-._"
 """The characters that the form encoding of URLs does not change, besides letters and digits."""
@@ -48,12 +48,14 @@ BLOB = ValueType.BLOB
 
 
 class InvalidDocument(Exception):
-    """A text is not a document, or exceeds the limits."""
+    """Raised if a text is not a document, or if the document exceeds a limit."""
 
 
 @lru_cache(maxsize=1024)
 def json_path(text: str) -> Path:
-    """Returns the steps of `a.b[0]['c d']`, with or without `$` before it; `*` and `[*]` for all. ValueError if invalid."""
+    """Returns the steps of a path such as `a.b[0]['c d']`, optionally with a leading `$`. `*` and `[*]` mean all values of a level.
+    Raises ValueError if the path is invalid.
+    """
     if len(text) > PATH_LENGTH_MAX:
         raise ValueError(f"the path is longer than {PATH_LENGTH_MAX} characters")
     steps: list[Any] = []
@@ -74,7 +76,7 @@ def json_path(text: str) -> Path:
 
 
 def parsed_json(text: str) -> Any:
-    """Returns the parsed document; InvalidDocument if the text is invalid, too large or too deep."""
+    """Returns the parsed document. Raises InvalidDocument if the text is invalid, too large or too deep."""
     if len(text) > DOCUMENT_BYTES_MAX or len(text.encode("utf-8", "surrogatepass")) > DOCUMENT_BYTES_MAX:
         raise InvalidDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
     if text.count("[") + text.count("{") > DEPTH_MAX and _depth(text) > DEPTH_MAX:
@@ -96,7 +98,7 @@ def _depth(text: str) -> int:
 
 
 def json_values_at(document: Any, path: Path) -> list[Any]:
-    """Returns all values that a path finds, in order."""
+    """Returns all values of the document that `path` matches, in document order."""
     found = [document]
     for step in path:
         found = [value for each in found for value in _stepped(each, step)]
@@ -112,14 +114,14 @@ def _stepped(value: Any, step: Any) -> Sequence[Any]:
 
 
 def json_text(value: Any) -> str | None:
-    """Returns a string as it is, null as null, all else as JSON."""
+    """Returns a string unchanged, None for null, and any other value as JSON text."""
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def parsed_xml(text: str) -> Any:
-    """Returns the root element; InvalidDocument as `parsed_json`, or if there is a document type."""
+    """Returns the root element. Raises InvalidDocument if the text is invalid, too large, too deep, or has a document type."""
     if len(text) > DOCUMENT_BYTES_MAX:
         raise InvalidDocument(f"the document has more than {DOCUMENT_BYTES_MAX} bytes")
     if "<!DOCTYPE" in text:
@@ -145,7 +147,7 @@ _DECLARATION = re.compile(r"^<\?xml[^>]*\?>")
 
 @lru_cache(maxsize=1024)
 def compile_xpath(text: str) -> Any:
-    """Returns a compiled path for elements. ValueError if it is invalid."""
+    """Returns the compiled XPath. Raises ValueError if the path is invalid."""
     if len(text) > PATH_LENGTH_MAX:
         raise ValueError(f"the path is longer than {PATH_LENGTH_MAX} characters")
     try:
@@ -157,13 +159,17 @@ def compile_xpath(text: str) -> Any:
 
 
 def xml_values_at(element: Any, path: Any) -> list[Any]:
-    """Returns the results of a path: elements, texts, or one value."""
+    """Returns the results of the compiled XPath `path` on `element`: elements or texts, or a list with one boolean, number
+    or text.
+    """
     found = path(element)
     return found if isinstance(found, list) else [found]
 
 
 def xml_text(found: Any) -> str:
-    """Returns the text of an element with all its descendants; for an attribute or a text, that itself."""
+    """Returns the text of a result of an XPath: for an element the text of all its descendants, for any other result its value as
+    text.
+    """
     if isinstance(found, bool):
         return "true" if found else "false"
     if isinstance(found, float):
@@ -172,14 +178,14 @@ def xml_text(found: Any) -> str:
 
 
 def xml_source(found: Any) -> str:
-    """Returns an element as XML; all else as its text."""
+    """Returns an element as XML source, and any other result of an XPath as its text."""
     if isinstance(found, etree._Element):
         return str(etree.tostring(found, encoding="unicode", with_tail=False))
     return xml_text(found)
 
 
 class InvalidDocumentPolicy(Enum):
-    """The policy for malformed documents."""
+    """The result of a function for a malformed document: the row fails, or the value is null."""
 
     FAILS = "fails"
     NULL = "null"
@@ -191,7 +197,11 @@ def _document_function(
     answer: Callable[..., Any],
     wrong: InvalidDocumentPolicy = InvalidDocumentPolicy.FAILS,
 ) -> Evaluate:
-    """Returns a kernel over (text, path, the rest) that parses each document once per batch."""
+    """Returns a kernel for (text, path, further constants) that parses each distinct document once per batch.
+
+    `parse` parses a text, `path_of` a path. `answer(document, path, *constants)` computes the value. `wrong`: the policy for
+    malformed documents.
+    """
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         if any(argument.as_py() is None for argument in arguments[1:]):
@@ -224,7 +234,7 @@ def _document_function(
 
 
 def _parsed(parse: Callable[[str], Any], text: str) -> Any:
-    """Returns the document, or InvalidDocument; None for a blank text."""
+    """Returns the parsed document, None for a blank text, or, instead of raising it, the InvalidDocument of an invalid text."""
     if not text.strip():
         return None
     try:
@@ -239,7 +249,9 @@ def _json_value(document: Any, path: Path) -> str | None:
 
 
 def _json_items(document: Any, path: Path) -> list[str | None]:
-    """Returns the items of the list that the path finds, or all values that it finds."""
+    """Returns the items of a list as texts if the path matches just that list, else the texts of all matched values. Raises
+    InvalidDocument for more than ITEMS_MAX.
+    """
     found = json_values_at(document, path)
     items = found[0] if len(found) == 1 and isinstance(found[0], list) else found
     _check_items(items)
@@ -277,7 +289,9 @@ JSON_FUNCTIONS, XML_FUNCTIONS = ("json", "get_json_object", "json_items", "json_
 
 
 def _read(decode: Callable[[str], object], message: str) -> Evaluate:
-    """Returns a function that decodes texts; a row with an invalid text fails with `message`."""
+    """Returns a kernel that applies `decode` to each text. A row for which `decode` raises ValueError fails with `message`; null
+    stays null.
+    """
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         made: list[object] = []
@@ -299,7 +313,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _decode_url(text: str) -> str:
-    """Returns the decoded text; ValueError if a percent sign has no two digits after it, as in Java."""
+    """Returns the decoded text. Raises ValueError if two hexadecimal digits are missing after a percent sign, as Java does."""
     at = text.find("%")
     while at >= 0:
         bytes.fromhex(text[at + 1 : at + 3].ljust(2, "x"))

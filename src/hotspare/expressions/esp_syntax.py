@@ -40,7 +40,7 @@ _SUM = {"+": "add", "-": "subtract"}
 _PRODUCT = {"*": "multiply", "/": "divide", "%": "mod"}
 _CONSTANT = {"true": (True, ValueType.BOOLEAN), "false": (False, ValueType.BOOLEAN), "null": (None, ValueType.NULL)}
 _FOLDED = {"sum": "add", "product": "multiply"}
-"""The calls of any number of arguments that mean an operator between them."""
+"""The functions of any number of arguments that are read as an operator between their arguments, by name."""
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
@@ -52,13 +52,15 @@ class Lexeme:
 
 
 def parse_esp(text: str) -> Tree:
-    """Returns the tree of one expression; ExpressionRefused with the column of the first mistake."""
+    """Returns the tree of one expression. Raises ExpressionRefused with the column of the first mistake."""
     return ExpressionParser(tokenize(text), len(text) + 1).read()
 
 
 def parse_function(text: str, patterns: Mapping[str, str]) -> Tree:
-    """Returns the tree of an expression in the language of functional windows. `#name` is a property, or one of `patterns`; a comma
-    may follow the last argument.
+    """Returns the tree of an expression in the language of functional windows. Raises ExpressionRefused with the column of the
+    first mistake.
+
+    `#name` is a property or, if `patterns` has the name, a regular expression. A comma may follow the last argument of a call.
     """
     return _FunctionParser(text, patterns).read()
 
@@ -90,10 +92,12 @@ def number_literal(text: str, column: int) -> Literal:
 
 
 class ExpressionParser:
-    """Reads expressions from tokens, several in turn if they are parts of statements."""
+    """A parser of expressions over a list of tokens. The statement parser inherits from it and reads one expression after
+    another.
+    """
 
     may_end = False
-    """Whether a comma may follow the last argument."""
+    """Whether a comma may follow the last argument of a call."""
 
     def __init__(self, tokens: list[Lexeme], end_column: int) -> None:
         self._tokens = tokens
@@ -102,7 +106,7 @@ class ExpressionParser:
         self._depth = 0
 
     def read(self) -> Tree:
-        """Returns the whole text as one expression."""
+        """Returns the tree of the one expression that all tokens form. Raises ExpressionRefused if tokens follow the expression."""
         tree = self.expression()
         rest = self.peek()
         if rest.kind != "end":
@@ -256,7 +260,7 @@ class ExpressionParser:
         return token.kind == "sign" and token.text == sign
 
     def arguments(self) -> tuple[Tree, ...]:
-        """Returns the arguments in the parentheses that begin here."""
+        """Reads "(", arguments separated by commas, and ")"; returns the arguments."""
         self.expect("(")
         arguments: list[Tree] = []
         if not self.is_sign(")"):
@@ -271,14 +275,14 @@ class ExpressionParser:
 
 
 def _as_text(tree: Tree) -> Tree:
-    """Returns the operand of a join as text."""
+    """Returns `tree`, an operand of `&`, with a conversion to text."""
     if isinstance(tree, Literal) and tree.type is ValueType.STRING:
         return tree
     return Call("cast_stored", "&", (tree, Literal("string", ValueType.STRING)), tree.column)
 
 
 def check_one_argument(written: str, count: int, column: int) -> None:
-    """Refuses a conversion that is called with another number of arguments."""
+    """Raises ExpressionRefused if `count`, the number of arguments of the conversion `written`, is not one."""
     if count != 1:
         raise ExpressionRefused(column, f"{written} takes one argument, {count} are given", f"write {written}(x)")
 
@@ -301,7 +305,9 @@ class _FunctionParser(ExpressionParser):
 
 
 def esp_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """Returns the tree of a call by this name; the checker handles unknown names."""
+    """Returns the tree of a call of the function `written`. An unknown name gives a call without function, which the checker
+    refuses.
+    """
     name = written.lower()
     if name in _TEXT_SECOND and len(arguments) > 1 and isinstance(arguments[0], Literal) and not isinstance(arguments[1], Literal):
         arguments = (arguments[1], arguments[0], *arguments[2:])
@@ -319,7 +325,9 @@ def esp_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
 
 
 def function_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """Returns the tree of a call in the function language: a pattern precedes its text, and string(...) joins all its arguments."""
+    """Returns the tree of a call in the function language. There a pattern precedes its text, and string(...) joins all its
+    arguments.
+    """
     name = written.lower()
     if name in _TEXT_SECOND and len(arguments) > 1 and isinstance(arguments[0], Literal):
         arguments = (arguments[1], arguments[0], *arguments[2:])
@@ -331,11 +339,11 @@ def function_call(written: str, arguments: tuple[Tree, ...], column: int) -> Tre
 
 
 _TEXT_SECOND = ("rgx", "rgxmatch", "rgxreplace", "rgxreplaceall", "rgxtoken", "rgxlasttoken", "rgxv", "rgxmatches")
-"""The functions of a pattern and a text: the constant one of the two is the pattern."""
+"""The functions of a pattern and a text in either order: the argument that is a literal is the pattern."""
 
 
 def _folded(function: str, written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """Returns the operator between all arguments."""
+    """Returns the arguments joined from left to right by the operator `function`: `sum(a, b, c)` is `(a + b) + c`."""
     _check_count(written, arguments, column)
     tree = arguments[0]
     for argument in arguments[1:]:
@@ -353,12 +361,16 @@ def _wanted(written: str, column: int, form: str) -> ExpressionRefused:
 
 
 def _switch(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """Returns a case that selects the result that follows the first value equal to the subject."""
+    """Returns a case for `switch(x, value, result, ..., otherwise)`: the result after the first value that equals `x`, else
+    `otherwise`.
+    """
     return _by_subject(written, arguments, column, "equal", "switch(x, value, result, ..., otherwise)")
 
 
 def _interval(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """Returns a case that selects the result that follows the first bound above the subject."""
+    """Returns a case for `interval(x, bound, result, ..., otherwise)`: the result after the first bound that is greater than `x`,
+    else `otherwise`.
+    """
     return _by_subject(written, arguments, column, "less", "interval(x, bound, result, ..., otherwise)")
 
 
@@ -375,7 +387,7 @@ def _by_subject(written: str, arguments: tuple[Tree, ...], column: int, function
 
 
 def _if(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:
-    """Returns a case; its default is null unless an argument gives it."""
+    """Returns a case for `if(condition, value, ..., otherwise)`; `otherwise` is null if the call omits it."""
     more = (Literal(None, ValueType.NULL, column),) if len(arguments) and len(arguments) % 2 == 0 else ()
     return Call("case", written, (*arguments, *more), column)
 
@@ -406,4 +418,4 @@ _LOWERED: Mapping[str, Callable[[str, tuple[Tree, ...], int], Tree]] = {
     "true": _constant(Literal(value=True, type=ValueType.BOOLEAN)),
     "false": _constant(Literal(value=False, type=ValueType.BOOLEAN)),
 }
-"""The calls that are written as other ones."""
+"""The functions that are replaced by another tree, each with the builder of that tree."""

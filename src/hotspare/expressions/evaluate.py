@@ -12,10 +12,12 @@ from hotspare.expressions.tree import Typed, TypedBlock, TypedCall, TypedField, 
 
 
 class TreeEvaluator:
-    """The evaluator, which lazy functions also use for their arguments."""
+    """The evaluator of typed trees. Lazy functions get it as an argument to evaluate their own arguments."""
 
     def evaluate_node(self, node: Typed, frame: Frame) -> Value:
-        """Returns an array of the frame's length, or a scalar, of exactly `node.type`."""
+        """Returns the value of `node` for the rows of `frame`: an array of the frame's length, or a scalar, of exactly the type of
+        `node`.
+        """
         if isinstance(node, TypedField):
             return frame.column(node.name)
         if isinstance(node, TypedLiteral):
@@ -27,7 +29,7 @@ class TreeEvaluator:
         return _checked(lookup_function(node.function).evaluate(self, frame, node), node, frame)
 
     def can_fail(self, node: Typed) -> bool:
-        """Whether a row can fail in this node or below."""
+        """Whether evaluating `node`, its arguments included, can fail for a row."""
         if isinstance(node, TypedBlock):
             return True
         if not isinstance(node, TypedCall):
@@ -36,11 +38,13 @@ class TreeEvaluator:
 
 
 class WrongShape(Exception):
-    """A function returned something else than one value of its type per row."""
+    """Raised if a function returns anything but one value per row of its declared type."""
 
 
 def _checked(value: Value, node: TypedCall, frame: Frame) -> Value:
-    """Returns the value after checking length and type: a library kernel that drops a row would shift all rows after it."""
+    """Returns `value` unchanged. Raises WrongShape for a wrong length or type: a library kernel that drops a row would shift all
+    later rows.
+    """
     whole = len(value) == frame.length if isinstance(value, pa.Array) else isinstance(value, pa.Scalar)
     if not whole or value.type != node.type.arrow:
         raise WrongShape(

@@ -31,7 +31,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """The rows that failed, ascending, and for each the index of its cause in `causes`. As a sequence: one Failure per row."""
+    """The failed rows, ascending, and for each row the index of its cause in `causes`. Iteration yields one Failure per row."""
 
     rows: Rows
     cause_index: Rows
@@ -48,7 +48,9 @@ NO_FAILURES = Failures(_NO_ROWS, _NO_ROWS, ())
 
 
 class FailureLedger:
-    """The first failure of each row of a batch: 0 for none, else 1 more than the index of its cause."""
+    """The first failure of each row of a batch. `first` has one entry per row: 0 without failure, else the index in `causes` plus
+    1.
+    """
 
     def __init__(self, length: int) -> None:
         self.first: Rows = np.zeros(length, np.int64)
@@ -66,10 +68,10 @@ class FailureLedger:
 
 
 class Frame:
-    """Columns by name, all of `length` rows; a sub-frame of chosen rows can be evaluated on its own."""
+    """Columns by name, all of `length` rows. `select` returns a frame over chosen rows that records failures in the same ledger."""
 
     def __init__(self, columns: Mapping[str, Value], length: int, memo: dict[Any, Any] | None = None) -> None:
-        """Wraps the columns. `memo`: results computed from texts that may be needed again, such as documents."""
+        """Wraps the columns. `memo`: a cache of results computed from texts, such as parsed documents; None begins an empty one."""
         self.length = length
         self.failures: FailureLedger | None = None
         self._columns = columns
@@ -82,11 +84,11 @@ class Frame:
         return self._mine(self._columns[name])
 
     def variable(self, name: str) -> Value:
-        """Returns a variable of the running block."""
+        """Returns the values of a variable of the running block, for the rows of this frame."""
         return self._mine(self._whole._variables[name])
 
     def assign(self, name: str, value: Value) -> None:
-        """Assigns a value to a variable in these rows."""
+        """Assigns `value` to a variable of the running block, for the rows of this frame only."""
         variables = self._whole._variables
         if self._rows is None:
             variables[name] = self.array(value)
@@ -97,7 +99,7 @@ class Frame:
         variables[name] = pa.concat_arrays([before, self.array(value)]).take(pa.array(place))
 
     def nested(self, variables: Mapping[str, Value]) -> Frame:
-        """Returns a frame of the same rows for running a block, with its own failures and variables."""
+        """Returns a frame of the same rows to run a block in. It has `variables` and a ledger of failures of its own."""
         inner = Frame(_Columns(self), self.length, self.memo)
         inner._variables = dict(variables)
         return inner
@@ -108,7 +110,7 @@ class Frame:
         return value.take(pa.array(self._rows))
 
     def select(self, rows: Rows) -> Frame:
-        """Returns the frame of these rows of this frame; failures are recorded in the same ledger."""
+        """Returns a frame over the rows of this frame at the indexes `rows`. It records failures in the same ledger."""
         frame = Frame(self._columns, len(rows), self.memo)
         frame._rows = rows if self._rows is None else self._rows[rows]
         frame._whole = self._whole
@@ -124,20 +126,20 @@ class Frame:
         whole.failures.record_row_failure(rows if self._rows is None else self._rows[rows], reason, message)
 
     def fail_from(self, inner: Frame) -> None:
-        """Marks the rows that failed in a nested frame."""
+        """Copies the failures of a nested frame over the same rows to this frame."""
         if inner.failures is None:
             return
         for number, (reason, message) in enumerate(inner.failures.causes):
             self.fail(np.flatnonzero(inner.failures.first == number + 1), message, reason)
 
     def array(self, value: Value) -> Value:
-        """Returns the value as an array of this frame's length."""
+        """Returns `value`, an array or a scalar, as an array of this frame's length."""
         if isinstance(value, pa.Scalar):
             return pa.nulls(self.length, value.type) if not value.is_valid else pa.repeat(value, self.length)
         return value
 
     def fail_where(self, value: Value, wrong: Value, message: str, reason: BadReason = BadReason.EXPRESSION) -> Value:
-        """Returns `value` with null for rows with a true `wrong` (boolean); those rows fail with `message`."""
+        """Returns `value` with null in the rows for which `wrong` (boolean) is true. Those rows fail with `message`."""
         bad = true_rows(self.array(wrong))
         if len(bad) == 0:
             return value
@@ -157,10 +159,10 @@ class Frame:
         reason: BadReason = BadReason.EXPRESSION,
         wrong: Callable[..., Rows] | None = None,
     ) -> Value:
-        """Returns `kernel(*arguments)`; rows for which it raises ArrowInvalid fail with `message` and are null.
+        """Returns `kernel(*arguments)`. Rows for which the kernel raises ArrowInvalid fail with `message` and are null.
 
-        The kernel must be elementwise. Bad rows are found by halving, so good batches cost nothing extra. If `wrong` finds them
-        from the arguments, as arrays, all at once, each costs no more than a good one.
+        The kernel must be elementwise. Failing rows are found by halving, so a batch without failures costs nothing extra. `wrong`,
+        if given, computes all failing rows from the arguments at once, which avoids the halving.
         """
         try:
             return kernel(*arguments)
@@ -174,7 +176,7 @@ class Frame:
 
 
 class _Columns(Mapping[str, Value]):
-    """The columns of a frame restricted to its rows, each computed once."""
+    """The columns of a frame, restricted to its rows. Each column is computed at its first use and cached."""
 
     def __init__(self, frame: Frame) -> None:
         self._frame = frame
@@ -193,7 +195,7 @@ class _Columns(Mapping[str, Value]):
 
 
 class RowPieces:
-    """Values of disjoint rows, joined in the order of rows."""
+    """Collects values of disjoint sets of rows. `joined` returns them in the order of rows; every row must have been added."""
 
     def __init__(self, length: int, type_: pa.DataType) -> None:
         self._length = length

@@ -27,7 +27,7 @@ _NUMBERS = (INT32, INT64, MONEY, DOUBLE)
 """The numeric types from narrow to wide."""
 _TIMES = (DATE, STAMP)
 _LOOSE = (*_NUMBERS, STRING, BOOLEAN, *_TIMES)
-"""The types that convert into each other in the function language."""
+"""The types that the function language converts into each other implicitly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Signature:
 
 
 class TypeMismatch(Exception):
-    """A function does not take these arguments."""
+    """Raised by a rule if the function does not accept arguments of these types, or this number of arguments."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class TypeMismatch(Exception):
 
 
 class Evaluator(Protocol):
-    """The evaluator by which a lazy function evaluates its own arguments."""
+    """The part of the evaluator that a lazy function uses to evaluate the arguments that it needs."""
 
     def evaluate_node(self, node: Typed, frame: Frame) -> Value: ...
 
@@ -54,7 +54,7 @@ class Evaluator(Protocol):
 
 
 class Fallibility(Enum):
-    """Whether evaluation can fail for a row; branches that cannot are evaluated for all rows at once."""
+    """Whether evaluating a function can fail for a row. A branch of a choice that cannot fail is evaluated for all rows at once."""
 
     NEVER = "never"
     ROW = "row"
@@ -67,8 +67,9 @@ EagerKernel: TypeAlias = Callable[[Frame, TypedCall, list[Value]], Value]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function. `spark_names` and `esp_names`: the names (lower case) by which each dialect calls it; empty for operators and
-    syntax."""
+    """An entry of the function table. `spark_names` and `esp_names`: the lower-case names by which each dialect calls the function;
+    operators and syntax have none.
+    """
 
     name: str
     rule: Rule
@@ -78,15 +79,15 @@ class Function:
     esp_names: tuple[str, ...] = ()
     fallibility: Fallibility = Fallibility.NEVER
     literal_arguments: tuple[int, ...] = ()
-    """The arguments, from 0, that must be literals."""
+    """The indexes, from 0, of the arguments that must be literals."""
     pattern_arguments: tuple[int, ...] = ()
-    """The arguments that must be literals and regular expressions."""
+    """The indexes of the arguments that must be literals and regular expressions."""
     replacement_arguments: tuple[int, ...] = ()
-    """The arguments that must be literals and replace matches of the pattern."""
+    """The indexes of the arguments that must be literals and replacements for matches of the pattern."""
 
 
 def eager(kernel: EagerKernel) -> Evaluate:
-    """Returns a function that evaluates all arguments from left to right, then calls the kernel."""
+    """Returns an evaluation that computes all arguments from left to right, then calls the kernel with their values."""
 
     def evaluate(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
         return kernel(frame, call, [evaluator.evaluate_node(a, frame) for a in call.arguments])
@@ -96,8 +97,8 @@ def eager(kernel: EagerKernel) -> Evaluate:
 
 @dataclass(frozen=True, slots=True)
 class ValueFunction:
-    """An eager kernel together with an equal function of Python's own values, none of which is null. A null argument gives null. No
-    value makes the function raise.
+    """An eager kernel and a function of Python values with equal results. The function gets no null, since a null argument gives
+    null, and raises for no value.
     """
 
     kernel: EagerKernel
@@ -108,19 +109,21 @@ class ValueFunction:
 
 
 def infallible(kernel: Callable[..., Value]) -> Evaluate:
-    """Returns a function of an elementwise kernel over Arrow values that raises for no value."""
+    """Returns the evaluation of a kernel over Arrow values that is elementwise and raises for no value."""
     return eager(lambda _frame, _call, arguments: kernel(*arguments))
 
 
 def can_convert(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
-    """Whether `source` converts to `target` implicitly."""
+    """Whether `source` converts to `target` implicitly in this dialect."""
     if can_widen(source, target, dialect):
         return True
     return dialect is Dialect.FUNCTIONS and source in _LOOSE and target in _LOOSE
 
 
 def can_widen(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
-    """Whether `source` converts to `target` implicitly without loss, and a text stays a text."""
+    """Whether `source` converts to `target` implicitly and without loss. A text does not convert, also where the function language
+    allows that.
+    """
     if source is target or source is NULL:
         return True
     if source in _NUMBERS and target in _NUMBERS:
@@ -137,7 +140,7 @@ def can_widen(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
 
 
 def common_type(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
-    """Returns the narrowest type that all convert to, NULL if all are null; TypeMismatch if there is none."""
+    """Returns the narrowest type to which all `types` convert, NULL if all are NULL. Raises TypeMismatch if no such type exists."""
     found = [t for t in dict.fromkeys(types) if t is not NULL]
     if not found:
         return NULL
@@ -152,14 +155,16 @@ def common_type(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
 
 
 def comparison_type(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
-    """Returns the type in which values are compared: in the function language a text next to numbers is a number."""
+    """Returns the type in which values of these types are compared. In the function language a text that is compared with numbers
+    counts as a number.
+    """
     if dialect is Dialect.FUNCTIONS and STRING in types and any(t in (*_NUMBERS, BOOLEAN, *_TIMES) for t in types):
         return numeric_type(types, dialect)
     return common_type(types, dialect)
 
 
 def numeric_type(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
-    """Returns the common numeric type for arithmetic. ESP computes integers in int64."""
+    """Returns the common numeric type of these types for arithmetic; the ESP dialect uses int64 for all integers."""
     for t in types:
         is_loose = (dialect.is_sas and (t is BOOLEAN or t in _TIMES)) or (dialect is Dialect.FUNCTIONS and t is STRING)
         if not (t is NULL or t in _NUMBERS or is_loose):
@@ -171,7 +176,9 @@ def numeric_type(types: Sequence[ValueType], dialect: Dialect) -> ValueType:
 
 
 def fixed_rule(result: ValueType, *parameters: ValueType, required: int = -1) -> Rule:
-    """Returns a rule for these parameters, the last ones optional after `required`."""
+    """Returns a rule for arguments of the types `parameters`. Arguments after the first `required` are optional; -1: all are
+    required.
+    """
     least = len(parameters) if required < 0 else required
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
@@ -185,7 +192,9 @@ def fixed_rule(result: ValueType, *parameters: ValueType, required: int = -1) ->
 
 
 def arithmetic_rule(count: int) -> Rule:
-    """Returns a rule for `count` numbers (-1: one or more) with a result of their common type."""
+    """Returns a rule for `count` numbers (-1: one or more) that are converted to their common type, which is also the
+    result type.
+    """
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         check_argument_count(types, 1 if count < 0 else count, len(types) if count < 0 else count)
@@ -196,8 +205,8 @@ def arithmetic_rule(count: int) -> Rule:
 
 
 def same_type_rule(least: int, most: int, result: ValueType | None = None) -> Rule:
-    """Returns a rule for `least` to `most` (-1: any number) arguments of one common type. The result has that type, or `result`;
-    then the arguments are compared.
+    """Returns a rule for `least` to `most` arguments (-1: no maximum) that are converted to one common type. The result type is
+    `result`, or the common type if `result` is None. With `result` the common type is the type for comparisons.
     """
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
@@ -210,7 +219,7 @@ def same_type_rule(least: int, most: int, result: ValueType | None = None) -> Ru
 
 
 def variadic_rule(result: ValueType, parameter: ValueType, least: int = 1) -> Rule:
-    """Returns a rule for `least` or more arguments of one type."""
+    """Returns a rule for `least` or more arguments of the type `parameter`, with the result type `result`."""
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         return fixed_rule(result, *(parameter,) * max(least, len(types)))(types, dialect)

@@ -1,10 +1,11 @@
-"""Functions that see each other (SPEC A25): the computation of a functional window, step by step over columns.
+"""The computation of a functional window, step by step over columns; later functions can use the values of earlier ones (SPEC A25).
 
     given fields ─► properties `#name` ─► functions in order ─► fields of the event ──┐
                                             └─► per loop: elements ─► its properties and functions ─► fields of an event each
 
-`$name` is a field of the input; if it has none of that name, the value of an earlier function. In a loop the name of its data is
-the element, and its own functions' values hide the event's values. Text is parsed once for all steps.
+`$name` is a field of the input. If the input has no field of that name, it is the value of an earlier function. In a loop, the name
+of the loop's data is the current element, and values of the loop's functions hide the event's values. Text is parsed once for all
+steps.
 """
 
 from __future__ import annotations
@@ -36,13 +37,15 @@ from hotspare.model.project import Expression
 from hotspare.model.types import Field, Schema
 
 DOCUMENT_ROWS_MAX = 1024
-"""The rows that go through all steps at once if documents are parsed: these take many times the memory of their text."""
+"""The maximum number of rows per run of all steps if some step parses documents: a parsed document takes many times the memory of
+its text.
+"""
 Columns = Mapping[str, pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionStep:
-    """A step of a program. `name`: by which later steps see its value."""
+    """A step of a program: an expression, and the `name` by which later steps refer to its value."""
 
     name: str
     expression: CompiledExpression
@@ -50,7 +53,9 @@ class FunctionStep:
 
 @dataclass(frozen=True)
 class FunctionSteps:
-    """The steps of a context: `property_steps` compute properties, `output_steps` fields."""
+    """The steps of a context, the event or a loop. `property_steps` compute properties and run first, `output_steps` compute
+    fields.
+    """
 
     property_steps: tuple[FunctionStep, ...]
     output_steps: tuple[FunctionStep, ...]
@@ -61,7 +66,7 @@ class FunctionSteps:
 
     @cached_property
     def required_names(self) -> tuple[str, ...]:
-        """The names that must exist before."""
+        """The names that the steps read but no earlier step computes, in order of first use. The caller of `run` supplies them."""
         made: set[str] = set()
         needed: dict[str, None] = {}
         for step in self.all_steps:
@@ -72,8 +77,8 @@ class FunctionSteps:
     def run(
         self, columns: dict[str, pa.Array], length: int, memo: dict[Any, Any], given: frozenset[str]
     ) -> Iterator[tuple[FunctionStep, pa.Array, Failures]]:
-        """Yields each step with its values and failures, and adds the values to `columns`, except for the names that
-        are `given`.
+        """Yields each step with its values and failures. Adds the values to `columns` under the step's name, unless `given` has
+        that name.
         """
         for step in self.all_steps:
             values, failures = step.expression.evaluate(columns, length, memo)
@@ -84,7 +89,9 @@ class FunctionSteps:
 
 @dataclass(frozen=True)
 class LoopSteps:
-    """The steps of a loop. `items`: for each event the list of its elements, which are called `data`."""
+    """The steps of a loop. `items` computes, for each event, the list of elements. `data` is the name of the current element; "":
+    none.
+    """
 
     items: CompiledExpression
     data: str
@@ -93,8 +100,8 @@ class LoopSteps:
 
 @dataclass(frozen=True)
 class CompiledProgram:
-    """A compiled program. `input_names`: names of the input's fields, which steps do not hide. `generate` and `opcode` see the
-    values of the event's own steps.
+    """A compiled program. `own_steps` compute the event itself, `loops` further events. `input_names`: fields of the input, whose
+    values no step hides. `generate` and `opcode` see the values of `own_steps`.
     """
 
     own_steps: FunctionSteps
@@ -105,7 +112,7 @@ class CompiledProgram:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """The columns that it reads of an event: fields of the input, opcode and flags, the count of events, and the time."""
+        """The columns that the program reads of an event: fields of the input, opcode and flags, counters, and the system time."""
         asked = list(self.own_steps.required_names)
         asked += [name for each in (self.generate, self.opcode) if each is not None for name in each.fields]
         for loop in self.loops:
@@ -116,7 +123,7 @@ class CompiledProgram:
 
 @dataclass
 class ProgramCompiler:
-    """The compiler of one window's expressions; it collects their mistakes."""
+    """Compiles the expressions of one window's program and collects their errors in `mistakes`."""
 
     input_schema: Schema
     schema: Schema
@@ -125,7 +132,7 @@ class ProgramCompiler:
     mistakes: list[Mistake] = field(default_factory=list)
 
     def compile_functions(self, program: FunctionProgram) -> CompiledProgram | None:
-        """Returns the compiled program; None if there are mistakes."""
+        """Returns the compiled program, or None if `mistakes` is not empty afterwards."""
         names = {f.name: ValueType.from_field_type(f.type) for f in self.input_schema.fields}
         names |= {name: ValueType.STRING for name in EVENT_FIELDS if name not in names}
         names |= dict.fromkeys((COUNTER_FIELD, POSITION_FIELD, EVENT_NUMBER_FIELD), ValueType.INT64)
@@ -142,7 +149,9 @@ class ProgramCompiler:
     def _context(
         self, context: FunctionContext, names: dict[str, ValueType], patterns: Mapping[str, str], kept: frozenset[str], where: str
     ) -> FunctionSteps:
-        """Returns the steps of a context; adds their names to `names`, except for those that are `kept`."""
+        """Returns the compiled steps of a context. Adds their names and types to `names`; a name in `kept` retains its type. Errors
+        are added to `mistakes`.
+        """
         prepared: list[FunctionStep] = []
         for each in context.properties:
             wrap, type_ = _MADE[each.kind](each.outer, each.inner)
@@ -228,7 +237,9 @@ _MADE: Mapping[PropertyKind, Callable[[str, str], tuple[Callable[[Tree], Tree] |
     **dict.fromkeys((PropertyKind.LIST, PropertyKind.SET), _list),
     PropertyKind.MAP: _map,
 }
-"""The conversion of a property's text, and its type. XML and JSON stay texts, parsed when a function reads them."""
+"""For each kind of property, a function of its outer and inner separator. It returns the conversion of the property's text, None
+for no conversion, and the type. XML and JSON stay texts.
+"""
 
 
 def _loop_items_call(loop: EventLoop, text: Tree) -> Tree:
@@ -239,7 +250,7 @@ def _loop_items_call(loop: EventLoop, text: Tree) -> Tree:
 
 
 def has_document_functions(steps: Iterable[FunctionStep]) -> bool:
-    """Whether any of the steps parses documents."""
+    """Whether any of the steps calls a function that parses JSON or XML."""
     trees = [each for step in steps for each in walk_typed(step.expression.tree)]
     return any(isinstance(each, TypedCall) and each.function in (*JSON_FUNCTIONS, *XML_FUNCTIONS) for each in trees)
 
@@ -247,7 +258,7 @@ def has_document_functions(steps: Iterable[FunctionStep]) -> bool:
 def compile_function_program(
     program: FunctionProgram, given: Schema, schema: Schema, window: str, input_name: str
 ) -> CompiledProgram:
-    """Returns the compiled program; ProjectError with all mistakes of its expressions."""
+    """Returns the compiled program of `window`. Raises ProjectError with the mistakes of all expressions."""
     compiling = ProgramCompiler(given, schema, window, input_name)
     compiled = compiling.compile_functions(program)
     if compiled is None:
@@ -257,8 +268,8 @@ def compile_function_program(
 
 @dataclass(frozen=True, slots=True)
 class ComputedEvents:
-    """Events that rows produce. `row` of each, ascending, and its index among those of its row as `number` (the event itself is 0).
-    Values by field, null if neither a function nor the input gives one.
+    """Events that rows produce. `row`: the row of each event, ascending. `number`: the index of the event among those of its row, 0
+    for the event itself. `values`: a column per field; missing values are null.
     """
 
     row: Any
@@ -268,7 +279,9 @@ class ComputedEvents:
 
 @dataclass(frozen=True, slots=True)
 class ProgramRun:
-    """The result of a program. `opcode`: the text for each row; None if not defined. `failed`: in the order of evaluation."""
+    """The result of a program. `opcode`: the opcode's text for each row, None if the program does not define opcodes. `failed`: the
+    failures in the order of evaluation.
+    """
 
     computed_events: ComputedEvents
     opcode: pa.Array | None
@@ -276,7 +289,9 @@ class ProgramRun:
 
 
 def run_program(program: CompiledProgram, columns: Columns, length: int, schema: Schema) -> ProgramRun:
-    """Returns all events of the rows. `columns`: those of `CompiledProgram.fields` and the fields that pass by their name."""
+    """Runs the program over `length` rows and returns their events. `columns`: the columns that `CompiledProgram.fields` names, and
+    the input fields that `schema` also has, which are copied.
+    """
     memo: dict[Any, Any] = {}
     seen = dict(columns)
     seen[EVENT_NUMBER_FIELD] = pa.array(np.zeros(length, np.int64))
@@ -319,7 +334,9 @@ def _run_loop(
     before: Any,
     memo: dict[Any, Any],
 ) -> tuple[ComputedEvents, list[Failures]]:
-    """Returns the events of one loop; `before`: the number of loop events of each row so far, which is increased."""
+    """Returns the events of one loop and the failures. `before`: the number of loop events of each row so far, which the function
+    increases in place.
+    """
     lists, failures = loop.items.evaluate(seen, length, memo)
     failed = [failures]
     lengths = lists.value_lengths().fill_null(0).to_numpy().astype(np.int64)
@@ -343,7 +360,9 @@ def _run_loop(
 
 
 def _loop_positions(position: pa.Array, number: Any) -> pa.Array:
-    """Returns a position for each event of a loop, far from those of other events."""
+    """Returns the random position of each loop event, far from the positions of other events. `position`: that of the row.
+    `number`: that of the loop event.
+    """
     with np.errstate(over="ignore"):
         moved = position.fill_null(0).to_numpy() + number * np.int64(_POSITION_STRIDE)
     return pa.array(moved, mask=position.is_null().to_numpy(zero_copy_only=False))
@@ -353,7 +372,7 @@ _POSITION_STRIDE = 0x1E3779B97F4A7C15
 
 
 def _merged(parts: Sequence[ComputedEvents], schema: Schema) -> ComputedEvents:
-    """Returns all events by row, and within a row by number."""
+    """Returns the events of all `parts`, ordered by row, and within a row by number."""
     row, number = (np.concatenate([getattr(part, name) for part in parts]) for name in ("row", "number"))
     order = np.lexsort((number, row))
     taken = pa.array(order)

@@ -23,7 +23,7 @@ _TEXT_MODULES = (text, patterns, documents)
 _MODULES = (*_VALUE_MODULES, *_TEXT_MODULES, times)
 
 FUNCTION_TABLE = MappingProxyType({f.name: f for module in _MODULES for f in module.FUNCTIONS})
-"""Every function and operator by its own name."""
+"""All functions and operators of both dialects, by internal name."""
 
 _SAS_CASTS = MappingProxyType(
     {
@@ -57,10 +57,10 @@ CAST_NAMES = MappingProxyType(
         ),
     }
 )
-"""The functions that only name a type to cast to."""
+"""For each dialect, the functions that are only casts, with the type that they cast to."""
 
 EVENT_COUNTER = "eventcounter"
-"""The one function with state: it belongs to the functional window, which counts (A25)."""
+"""The name of the only function with state: the functional window counts its events and supplies the number (A25)."""
 
 RANDOM_FUNCTIONS = MappingProxyType({"guid": "guid", "random": "random", "rand": "random"})
 """The random functions of SAS, which here draw from the position of the event, so that every engine draws the same."""
@@ -93,7 +93,7 @@ REFUSED_FUNCTIONS = MappingProxyType(
         **dict.fromkeys(("current_user", "current_catalog", "current_database", "version", "getenv"), _MACHINE_REASON),
     }
 )
-"""Lower-case name to the reason for which it is refused."""
+"""The functions that are refused: lower-case name to the reason."""
 
 
 def _names(dialect: Dialect) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _names(dialect: Dialect) -> dict[str, str]:
 
 
 FUNCTION_NAMES = MappingProxyType({dialect: MappingProxyType(_names(dialect)) for dialect in Dialect})
-"""For each dialect, the names (lower case) that can be called, to names of the table."""
+"""For each dialect, the lower-case names that expressions may call, mapped to the internal names of FUNCTION_TABLE."""
 
 
 def lookup_function(name: str) -> Function:

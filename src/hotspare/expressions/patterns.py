@@ -1,7 +1,8 @@
-"""Regular expressions of RE2, through Arrow: their time depends on the length of the text, not on the pattern's backtracking.
+"""Regular expressions of RE2, through Arrow. The time of a search is linear in the length of the text, because RE2 does not
+backtrack.
 
-A pattern is a constant. Arrow finds the first match in a whole column at once; all matches are found by replacing each by itself
-between two marks, which no text of the column contains.
+A pattern is a constant. Arrow finds the first match in a whole column at once. All matches are found by replacing each match by
+itself between two marks, characters that no text of the column contains.
 """
 
 from __future__ import annotations
@@ -20,20 +21,22 @@ from hotspare.expressions.tree import TypedCall, ValueType
 from hotspare.model.project import Dialect
 
 _PRIVATE_CHARACTERS = range(0xE000, 0xF8FF)
-"""The characters for private use."""
+"""The characters from which a mark is chosen; Unicode reserves them for private use, so texts rarely contain one."""
 GROUPS_MAX = 50
 PATTERNS_MAX = 100
 
 
 class NamedPattern(NamedTuple):
-    """A pattern in which every group is named `g` and its number, with `g0` for the whole match; and the number of groups."""
+    """A pattern in which group n is named `gn` and the whole match `g0`, together with the number of groups."""
 
     pattern: str
     groups: int
 
 
 def named_groups(pattern: str) -> NamedPattern:
-    """Returns the pattern with named groups, because Arrow finds groups by name. ValueError for more than GROUPS_MAX."""
+    """Returns the pattern with all groups named, because Arrow finds groups by name. Raises ValueError for more than GROUPS_MAX
+    groups.
+    """
     made: list[str] = []
     at, count, in_class = 0, 0, False
     while at < len(pattern):
@@ -68,7 +71,7 @@ def named_groups(pattern: str) -> NamedPattern:
 
 
 def first_group(text: Value, pattern: str, group: int) -> Value:
-    """Returns a group of the first match; null without a match or such a group."""
+    """Returns the group number `group` of the first match in each text; null without a match or without such a group."""
     named = named_groups(pattern)
     if not 0 <= group <= named.groups:
         return pa.nulls(len(text), pa.string())
@@ -77,7 +80,9 @@ def first_group(text: Value, pattern: str, group: int) -> Value:
 
 
 def first_groups(text: Value, pattern: str) -> Value:
-    """Returns all groups of the first match as a list; null without a match."""
+    """Returns, for each text, the list of all groups of the first match, or the match if the pattern has no group. Null without a
+    match.
+    """
     named = named_groups(pattern)
     found = pc.extract_regex(text, named.pattern)
     count = max(named.groups, 1)
@@ -89,8 +94,8 @@ def first_groups(text: Value, pattern: str) -> Value:
 
 
 def split_by_matches(text: Value, pattern: str, shown: int = 0) -> Value:
-    """Returns, for each text, the part before the first match, the first match, the part before the next one, and so on to the part
-    after the last match. The list has an odd number of texts. `shown`: the group that represents a match.
+    """Returns, for each text, a list that alternates between the text outside of matches and the matches. It begins and ends
+    outside, so its length is odd. `shown`: the group that represents a match; 0: all of the match.
     """
     mark = _unused(text)
     marked = pc.replace_substring_regex(text, f"(?:{pattern})" if not shown else pattern, f"{mark}\\{shown}{mark}")
@@ -98,14 +103,16 @@ def split_by_matches(text: Value, pattern: str, shown: int = 0) -> Value:
 
 
 def all_matches(text: Value, pattern: str, shown: int = 0) -> Value:
-    """Returns every match in order, or a group of each, as a list; null if the group does not exist."""
+    """Returns, for each text, the list of all matches, each represented by its group `shown`; 0: all of the match. Null if the
+    group does not exist.
+    """
     if not 0 <= shown <= named_groups(pattern).groups:
         return pa.nulls(len(text), pa.list_(pa.string()))
     return every_other(split_by_matches(text, pattern, shown), 1)
 
 
 def tokens_between(text: Value, pattern: str) -> Value:
-    """Returns the parts between the matches, as a list."""
+    """Returns, for each text, the list of the parts before, between and after the matches."""
     return every_other(split_by_matches(text, pattern), 0)
 
 
@@ -122,7 +129,7 @@ def every_other(lists: Value, first: int) -> Value:
 
 
 def _unused(text: Value) -> str:
-    """Returns a character that no text of the column contains."""
+    """Returns a character for private use that no text of the column contains."""
     for code in _PRIVATE_CHARACTERS:
         if not pc.any(pc.match_substring(text, chr(code))).as_py():
             return chr(code)
@@ -130,7 +137,7 @@ def _unused(text: Value) -> str:
 
 
 def _match_pieces(frame: Frame, text: Value, pattern: str) -> Sequence[list[str] | None]:
-    """Returns the pieces of each text, computed once per batch."""
+    """Returns, for each text, the list of `split_by_matches`, None for a null text. The result is cached per batch."""
     known = frame.memo.setdefault(("pieces", pattern), {})
     missing = sorted({t for t in text.to_pylist() if t is not None and t not in known})
     if missing:
@@ -139,7 +146,9 @@ def _match_pieces(frame: Frame, text: Value, pattern: str) -> Sequence[list[str]
 
 
 def _match(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Returns the begin from 1, or the length, of a group of the match with a number from 1; 0 if there is none."""
+    """Implements `match_start` and the function for the length of a match. Returns the position from 1 of a group of match number
+    n, or its length; 0 without that match or group. n counts from 1.
+    """
     text, number = frame.array(arguments[0]), frame.array(arguments[2])
     group = frame.array(arguments[3] if len(arguments) > 3 else pa.scalar(0, pa.int32()))
     pattern = arguments[1].as_py()
@@ -159,7 +168,9 @@ def _match(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _within(pieces: list[str], number: int, begin: int, pattern: str, group: int) -> tuple[int, int]:
-    """Returns the begin of a group of a match, and its length; -1 as length if there is none."""
+    """Returns the position of the group in match `number` and its length, in characters; (0, -1) without that group. `begin`: the
+    position of the match.
+    """
     named = named_groups(pattern)
     if not 0 < group <= named.groups:
         return 0, -1
@@ -173,7 +184,7 @@ def _within(pieces: list[str], number: int, begin: int, pattern: str, group: int
 
 
 def _with_pattern(found: Callable[[Frame, Value, str, list[Value]], Value]) -> Evaluate:
-    """Returns a kernel that calls `found` with (frame, text as an array, pattern, the other arguments)."""
+    """Returns a kernel that calls `found(frame, texts, pattern, other arguments)`; a null pattern gives null."""
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         pattern = arguments[1].as_py()
@@ -208,7 +219,7 @@ def _replace_first(frame: Frame, text: Value, pattern: str, rest: list[Value]) -
 
 
 def _index(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
-    """Returns the index from 0 of the first pattern that matches; -1 if none does."""
+    """Returns, for each text, the index from 0 of the first pattern that matches; -1 if none matches, null for a null text."""
     text = frame.array(arguments[0])
     found = pa.array(np.full(frame.length, -1, np.int32))
     for number in range(len(arguments) - 1, 0, -1):
@@ -220,7 +231,7 @@ def _index(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def item_at_index(lists: Value, index: Value) -> Value:
-    """Returns, for each list, the item at its index from 0; null if there is none."""
+    """Returns, for each list, the item at its index from 0; null if the index is out of range."""
     begins, ends = (lists.offsets.to_numpy()[part].astype(np.int64) for part in (slice(0, -1), slice(1, None)))
     wanted = index.fill_null(-1).to_numpy().astype(np.int64)
     there = (wanted >= 0) & (wanted < ends - begins) & lists.is_valid().to_numpy(zero_copy_only=False)

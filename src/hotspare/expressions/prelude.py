@@ -1,8 +1,8 @@
-"""The variables and functions that the code of a window gives to its expressions (SPEC A24).
+"""The variables and functions of a window's code, which its expressions can use (SPEC A24).
 
 The initializer runs once, when the window is compiled, without any input. A variable that no expression sets afterwards is a
-constant. One that an expression sets is state: the window keeps it from event to event, and in its page. An initializer that reads
-the time runs with the first event, before the expression, because time begins there. All its variables are state.
+constant. One that an expression sets is state: the window retains it from event to event, and in its page. An initializer that
+reads the time runs with the first event, before the expression, because time begins there. All its variables are state.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from hotspare.model.names import one_of
 from hotspare.model.project import Dialect, Expression, Initialization, UserFunction
 
 CALLS_MAX = 4
-"""The limit on the depth of calls between functions."""
+"""The maximum depth of calls between functions of the code."""
 PARAMETER_TYPES = {
     "parameter": None,
     "parameterboolean": ValueType.BOOLEAN,
@@ -57,14 +57,14 @@ PARAMETER_TYPES = {
     "parameterreal": ValueType.DOUBLE,
     "parameterstring": ValueType.STRING,
 }
-"""The calls that give an argument to the code of a function: unchanged, or as a value of a type."""
+"""The calls by which the code of a function reads an argument: unchanged (None), or converted to a type."""
 PARAMETERS = (*PARAMETER_TYPES, "parametercount")
-"""The calls that only the code of a function may use."""
+"""The calls that only the code of a function may contain."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of the window. `initial`: its value before the first event; times as the stored numbers."""
+    """A variable of the window. `initial`: its value before the first event; dates and stamps are stored numbers."""
 
     name: str
     type: ValueType
@@ -73,8 +73,8 @@ class Variable:
 
 @dataclass(frozen=True, eq=False)
 class Prelude:
-    """The prelude of a window. `constants` and `state`: its variables. `regex_variables`: variables of regular expressions, each
-    with its pattern. `functions`: the parsed functions.
+    """The compiled code of a window. `constants`: variables that no code sets. `state`: variables that code sets.
+    `regex_variables`: (name, pattern) of variables with a regular expression. `functions`: each function with its parsed code.
     """
 
     constants: tuple[Variable, ...] = ()
@@ -82,10 +82,12 @@ class Prelude:
     regex_variables: tuple[tuple[str, str], ...] = ()
     functions: tuple[tuple[UserFunction, Tree | Statements], ...] = ()
     deferred_statements: tuple[Statement, ...] = ()
-    """The statements that the initializer runs with the first event."""
+    """The statements of an initializer that reads the time, which runs with the first event; () for any other initializer."""
 
     def with_deferred_statements(self, tree: Tree | Statements) -> Tree | Statements:
-        """Returns the code of an expression, preceded by the late initializer, which runs unless it ran before."""
+        """Returns the code `tree`, preceded by the deferred initializer, which runs only at the first event. Without one `tree` is
+        returned.
+        """
         if not self.deferred_statements:
             return tree
         is_begun = Call("isnotnull", "isset", (FieldRef(_INITIALIZED),))
@@ -94,7 +96,7 @@ class Prelude:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all variables that can be set."""
+        """The names of constants and state variables, all of which code could set."""
         return tuple(v.name for v in (*self.constants, *self.state))
 
 
@@ -103,8 +105,8 @@ NO_PRELUDE = Prelude()
 
 @lru_cache(maxsize=1024)
 def compile_prelude(initialization: Initialization, expressions: tuple[Expression, ...], label: str) -> Prelude:
-    """Returns the prelude of a window with these `expressions`; the code of functions is typed at their calls. ProjectError with
-    all mistakes.
+    """Returns the prelude of a window that has these `expressions`. The code of functions is only parsed; it is typed at each call.
+    Raises ProjectError with all mistakes.
     """
     mistakes: list[Mistake] = []
     functions: list[tuple[UserFunction, Tree | Statements]] = []
@@ -132,7 +134,9 @@ def compile_prelude(initialization: Initialization, expressions: tuple[Expressio
 
 
 def locate_mistake(expression: Expression, refused: ExpressionRefused, label: str) -> Mistake:
-    """Returns the mistake, its place moved from the expression to a column of its text, which may have several lines."""
+    """Returns the mistake at its place in the project, computed from the column in the expression's text, which may have several
+    lines.
+    """
     before = expression.text[: refused.column - 1]
     lines, place = before.count("\n"), expression.place
     if not place.line:
@@ -145,8 +149,8 @@ def locate_mistake(expression: Expression, refused: ExpressionRefused, label: st
 
 
 def _run_initializer(code: Expression) -> tuple[list[Variable], list[tuple[str, str]]]:
-    """Returns the variables that the initializer declares, with their values after it ran, and those with regular expressions. For
-    one that reads the time the values are null, and _INITIALIZED is among them.
+    """Runs the initializer. Returns the declared variables with their values, and (name, pattern) of those with a regular
+    expression. If the code reads the time, it does not run: all values are null, and _INITIALIZED is added.
     """
     if code.dialect is not Dialect.ESP:
         raise ExpressionRefused(1, "the initializer is not in the SAS language", "write its code in the language esp")
@@ -170,7 +174,9 @@ _INITIALIZED = "hs begun"
 
 
 def _deferred_statements(code: Expression, declared: Sequence[Variable]) -> tuple[Statement, ...]:
-    """Returns the statements of an initializer that reads the time, without its final return; none for any other initializer."""
+    """Returns the statements of an initializer that reads the time, without a final return; () for any other. Raises
+    ExpressionRefused if it returns earlier.
+    """
     names = {v.name for v in declared}
     if _INITIALIZED not in names:
         return ()
@@ -196,7 +202,7 @@ def _checker_of_nothing(dialect: Dialect, scope: VisibleNames) -> Checker:
 
 
 def stored_values(values: pa.Array) -> list[Constant]:
-    """Returns Python values; dates and stamps are the stored numbers."""
+    """Returns the values as Python values; stamps become the stored numbers."""
     if pa.types.is_timestamp(values.type):
         values = values.cast(pa.int64())
     found: list[Constant] = values.to_pylist()
@@ -223,7 +229,9 @@ def _parsed(function: UserFunction, variables: tuple[str, ...]) -> Tree | Statem
 
 
 def _read(expressions: Iterable[Expression], names: tuple[str, ...]) -> list[Tree | Statements]:
-    """Returns the expressions that can be parsed; other code reports the rest."""
+    """Returns the trees of the SAS expressions that can be parsed. Invalid ones are skipped, because compiling them reports the
+    mistake.
+    """
     found: list[Tree | Statements] = []
     for each in expressions:
         if each.dialect is Dialect.ESP and each.text.strip():
@@ -235,7 +243,7 @@ def _read(expressions: Iterable[Expression], names: tuple[str, ...]) -> list[Tre
 
 
 def _set_in(trees: Sequence[Tree | Statements]) -> list[str]:
-    """Returns the variables that the code sets but does not declare."""
+    """Returns the variables that the code sets but does not declare, so the window's variables."""
     found: list[str] = []
     for tree in trees:
         if isinstance(tree, Statements):
@@ -246,7 +254,7 @@ def _set_in(trees: Sequence[Tree | Statements]) -> list[str]:
 
 
 def _set_by(statement: Statement) -> str:
-    """Returns the variable that a statement sets, also by an element of an array; "" if none."""
+    """Returns the variable that a statement sets, directly or by an element of an array; "" if the statement sets none."""
     if isinstance(statement, Assign | CountingLoop):
         return statement.name
     return statement.call.variable if isinstance(statement, CallStatement) and statement.call.name in SETTER_METHODS else ""
@@ -262,19 +270,22 @@ def _walked(statements: Sequence[Statement]) -> Iterable[Statement]:
 
 
 class Typing:
-    """Types the code of one expression over `fields`, with the variables and functions of the prelude."""
+    """Types the code of one expression over `fields` (names to types), with the variables and functions of the prelude."""
 
     def __init__(
         self, fields: dict[str, ValueType], dialect: Dialect, prelude: Prelude, label: str = "", input_name: str = ""
     ) -> None:
-        """`label` makes the variable names of this expression unique. `input_name`: the value of input(),
-        "" if the code must not call it."""
+        """Stores the scope. `label` makes the variable names of this expression unique. `input_name`: the value of input(), "" if
+        the code must not call it.
+        """
         self._fields, self._dialect, self.prelude = fields, dialect, prelude
         self._label, self._input_name = label, input_name
         self._calling: list[str] = []
 
     def code(self, label: str = "") -> CodeReading:
-        """Returns a reader of code that sees the window's variables and functions."""
+        """Returns a reader that types code, in a new scope with the window's variables and functions. `label` is appended to that
+        of the expression.
+        """
         return CodeReading(
             lambda scope: Checker(self._fields, self._dialect, scope), self._dialect, self._scope(self._label + label)
         )

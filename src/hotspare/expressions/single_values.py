@@ -1,10 +1,10 @@
-"""Expressions over one event at a time, on Python's own values if these equal the results of Arrow's kernels. A kernel costs some
-microseconds even for few rows, a hundred times as much.
+"""Expressions over one event at a time, on Python values, for the functions whose results then equal those of Arrow's kernels. A
+kernel costs some microseconds even for few rows, a hundred times as much.
 
 The typed trees are the same as over columns, with equal values and equal failures. A path that cannot compute a result, such as the
-message for a number that does not fit, leaves it to the kernel. `RowwiseExpressions` is for windows that keep variables, in which
-the values of an event depend on those before it. `number_step` is for a few rows of numbers; it returns nothing that might not
-equal the kernels' result to the bit.
+message for a number that does not fit, calls the kernel. `RowwiseExpressions` is for windows that retain variables, in which the
+values of an event depend on those of earlier events. `number_step` is for a few rows of numbers; its results equal those of the
+kernels to the bit.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ from hotspare.expressions.tree import (
 from hotspare.rows.bad_reasons import BadReason
 
 Values: TypeAlias = dict[str, Any]
-"""Fields and variables of one event, by name. Times are the stored numbers."""
+"""The fields and variables of one event, by key. Dates and stamps are stored numbers."""
 Step: TypeAlias = Callable[[Values], Any]
 OfValues: TypeAlias = Callable[..., Any]
-"""A function of `Values`, or of the values of arguments."""
+"""A function of `Values`, or of the values of a call's arguments."""
 Quick: TypeAlias = Callable[[TypedCall, Sequence[Step], OfValues], Step | None]
-"""Builds a step from a call, the steps of its arguments, and its kernel; None if only the kernel can compute it."""
+"""A builder of a step from a call, the steps of its arguments, and its kernel. The builder returns None if only the kernel can
+compute the call.
+"""
 _INT32, _INT64, _DOUBLE, _STRING, _BOOLEAN = (
     ValueType.INT32,
     ValueType.INT64,
@@ -58,14 +60,14 @@ _LIMITS = {_INT32: (-(2**31), 2**31 - 1), _INT64: (-(2**63), 2**63 - 1)}
 _PLAIN = (_INT32, _INT64, _STRING, _BOOLEAN)
 _ROUND_DIGITS_MAX = 15
 _VALUES = (*_PLAIN, _DOUBLE)
-"""The types whose stored values are Python's own."""
+"""The types whose stored values are plain Python values."""
 _NUMBERS = (ValueType.INT32, ValueType.INT64, ValueType.DOUBLE)
 _TYPES = (*_NUMBERS, ValueType.BOOLEAN)
 _LOOP_ITERATIONS = "turns of loops"
 
 
 class RowFailed(Exception):
-    """Raised if an expression fails on the current event, with the bad event's reason and sentence."""
+    """Raised if an expression fails on the current event. It holds the reason and the message of the bad event."""
 
     def __init__(self, reason: BadReason, message: str) -> None:
         super().__init__(message)
@@ -74,20 +76,22 @@ class RowFailed(Exception):
 
 
 class KernelRequired(Exception):
-    """Raised if only Arrow's kernels can compute the value: the caller evaluates the row with them."""
+    """Raised if only Arrow's kernels can compute the value. The caller then evaluates the row with the kernels."""
 
 
 @dataclass(frozen=True)
 class RowwiseExpressions:
-    """The expressions of one window, in their order, evaluated row after row."""
+    """The expressions of one window in order, evaluated row after row, because a row can set variables that the next row reads."""
 
     trees: tuple[Typed, ...]
 
     def run(
         self, columns: Mapping[str, pa.Array], rows: Sequence[int], variables: Values
     ) -> tuple[list[pa.Array], list[tuple[int, int, RowFailed]]]:
-        """Returns for each tree its values in these rows, null if the row failed; and (row, number of the tree, failure), ascending
-        by row. Reads and sets `variables`.
+        """Returns a column per tree with one value per row of `rows`, null if the row failed; and the failures (row, index of the
+        tree, failure), ascending by row.
+
+        Updates `variables` after each row; a failed row leaves them unchanged.
         """
         steps = [_compile_step(tree) for tree in self.trees]
         fields = [(_field_name(name), stored_values(column)) for name, column in columns.items()]
@@ -112,19 +116,21 @@ class RowwiseExpressions:
 
 
 def _checked_output(value: Any) -> Any:
-    """Returns the value of an expression; RowFailed if no message could carry it."""
+    """Returns `value`. Raises RowFailed if it is a text that is too long for a message."""
     if _is_longer(value, VALUE_BYTES_MAX):
         raise RowFailed(BadReason.EXPRESSION, VALUE_TOO_LONG)
     return value
 
 
 def _is_longer(value: Any, bytes_max: int) -> bool:
-    """Whether a value is a text of more bytes."""
+    """Whether a value is a text of more than `bytes_max` bytes in UTF-8."""
     return isinstance(value, str) and len(value) * 4 > bytes_max and len(value.encode()) > bytes_max
 
 
 def _compile_step(node: Typed) -> Step:
-    """Returns a function that computes the value of a typed tree for one event; RowFailed if it fails."""
+    """Returns a function that computes the value of the typed tree `node` for one event. That function raises RowFailed if the
+    event fails.
+    """
     if isinstance(node, TypedLiteral):
         value = stored_values(pa.array([node.value], node.type.arrow))[0] if node.value is not None else None
         return lambda _: value
@@ -138,12 +144,14 @@ def _compile_step(node: Typed) -> Step:
 
 
 def _field_name(name: str) -> str:
-    """Returns the key of a field among the values: no variable has such a name."""
+    """Returns the key of a field in `Values`, which differs from the key of every variable."""
     return f"field:{name}"
 
 
 def _by_kernel(node: TypedCall) -> Callable[..., Any]:
-    """Returns the function's own kernel over one row, as a function of all arguments' values."""
+    """Returns a function of all arguments' values that runs Arrow's kernel of the call over one row. It raises RowFailed if the row
+    fails.
+    """
     asked = tuple(
         argument if isinstance(argument, TypedLiteral) else TypedField(str(i), argument.type)
         for i, argument in enumerate(node.arguments)
@@ -165,7 +173,9 @@ def _by_kernel(node: TypedCall) -> Callable[..., Any]:
 
 
 def _block(block: TypedBlock) -> Step:
-    """Returns the step of a block, which has variables of its own; those of the window stay visible."""
+    """Returns the step of a block. It sets the block's own variables for the run and restores the previous values afterwards;
+    variables of the window persist.
+    """
     arguments = [(name, _compile_step(value)) for (name, _), value in zip(block.variables, block.arguments, strict=False)]
     own = [name for name, _ in block.variables]
     run = _statements(block.statements)
@@ -245,8 +255,8 @@ def _loop(statement: TypedLoop, condition: Step) -> Callable[[Values], None]:
 
 
 def number_step(node: Typed) -> Step | None:
-    """Returns a function that computes a number or a truth value from numbers; None if the tree needs more. It may raise RowFailed
-    and KernelRequired.
+    """Returns a function that computes a number or boolean from fields of these types; None if the tree needs more than that. The
+    function may raise RowFailed and KernelRequired.
     """
     if node.type not in _TYPES:
         return None
@@ -270,13 +280,15 @@ def _require_kernel(*_values: object) -> object:
 
 
 def _quick_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step:
-    """Returns the step of a call; `kernel` can compute every result."""
+    """Returns the step of a call: one on Python values if it exists, else one that always calls `kernel`."""
     found = _own_step(node, arguments, kernel)
     return found if found is not None else lambda values: kernel(*(argument(values) for argument in arguments))
 
 
 def _own_step(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step | None:
-    """Returns the step of a call that uses `kernel` for rare results only; None if no such step exists."""
+    """Returns the step of a call that computes on Python values and calls `kernel` only for rare results; None if no such step
+    exists.
+    """
     make = _QUICK.get(node.function)
     return make(node, arguments, kernel) if make is not None else _value_function_step(node, arguments)
 
@@ -293,7 +305,7 @@ def _types(node: TypedCall) -> list[ValueType]:
 
 
 def _strict(arguments: Sequence[Step], function: OfValues) -> Step:
-    """Returns a step that gives null if an argument is null."""
+    """Returns a step that applies `function` to the arguments' values, and gives null if one of them is null."""
     if len(arguments) == 1:
         (only,) = arguments
         return lambda values: None if (value := only(values)) is None else function(value)
@@ -314,7 +326,7 @@ def _strict(arguments: Sequence[Step], function: OfValues) -> Step:
 
 
 def _else_kernel(arguments: Sequence[Step], kernel: OfValues, fits: Callable[[Any], bool], function: OfValues) -> Step:
-    """Returns a step that applies the function to a value that fits, else the kernel."""
+    """Returns a step that applies `function` to a value for which `fits` is true, and `kernel` to any other value."""
     return _strict(arguments, lambda value: function(value) if fits(value) else kernel(value))
 
 
@@ -338,7 +350,7 @@ def _arithmetic(sign: str, operator: OfValues) -> Quick:
 
 
 def _comparison(operator: Callable[[Any, Any], bool]) -> Quick:
-    """Returns a comparison in which NaN equals NaN and is greater than every other number."""
+    """Returns a builder of comparisons in which NaN equals NaN and is greater than every other number."""
 
     def compare_doubles(a: float, b: float) -> bool:
         return operator(a, b) if a == a and b == b else operator(a != a, b != b)
@@ -364,7 +376,7 @@ def _division(_node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) ->
 
 
 def _remainder(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step | None:
-    """Returns the step of a remainder with the sign of the dividend."""
+    """Returns the step of an integer remainder with the sign of the dividend; None for other types. A zero divisor fails."""
 
     def signed_remainder(a: int, b: int) -> int:
         if b == 0:
@@ -404,7 +416,9 @@ def _conversion(reason: BadReason) -> Quick:
 
 
 def _rounded(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step | None:
-    """Returns a step that rounds with the library, one value at a time, if the digits are constant and small."""
+    """Returns a step that rounds a double with Arrow, one value at a time; None unless the digits are a constant from 0 to
+    _ROUND_DIGITS_MAX. Large values go to the kernel.
+    """
     digits = node.arguments[1] if len(node.arguments) > 1 else TypedLiteral(0, _INT64)
     number = digits.value if isinstance(digits, TypedLiteral) else None
     if node.type is not _DOUBLE or not isinstance(number, int) or not 0 <= number <= _ROUND_DIGITS_MAX:
@@ -452,7 +466,7 @@ def _between(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> S
 
 
 def _extreme(choose: Callable[[list[Any]], Any]) -> Quick:
-    """Returns the greatest or least value; nulls are skipped."""
+    """Returns a builder of GREATEST (`choose` is max) or LEAST (min) for integers and texts; nulls are skipped."""
 
     def quick(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step | None:
         if node.type not in (_INT32, _INT64, _STRING):
@@ -468,7 +482,9 @@ def _extreme(choose: Callable[[list[Any]], Any]) -> Quick:
 
 
 def _cased(function: Callable[[str], str]) -> Quick:
-    """Returns a change of case. Beyond ASCII one letter may become two in Python, unlike in the kernel."""
+    """Returns a builder of a change of case by `function`. Texts beyond ASCII are computed by the kernel, because in Python one
+    letter may become two.
+    """
     return lambda _node, arguments, kernel: _else_kernel(arguments, kernel, str.isascii, function)
 
 
@@ -499,7 +515,7 @@ def _coalesce(_node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) ->
 
 
 def _junction(node: TypedCall, arguments: Sequence[Step], _kernel: OfValues) -> Step:
-    """Returns a conjunction or disjunction that ends at the first argument that decides."""
+    """Returns the step of AND or OR. Evaluation ends at the first argument that decides the result."""
     decides = node.function == "or"
 
     def step(values: Values) -> Any:
@@ -555,4 +571,4 @@ _QUICK: Mapping[str, Quick] = {
     "upper": _cased(str.upper),
     "lower": _cased(str.lower),
 }
-"""The steps by function. Texts are compared by characters, which has the order of their bytes in UTF-8."""
+"""The builders of steps, by function. Texts are compared by characters, whose order is that of their bytes in UTF-8."""

@@ -24,12 +24,12 @@ from hotspare.model.project import Dialect
 _SELECT = "SELECT "
 Node: TypeAlias = Any
 Builder: TypeAlias = Callable[..., Any]
-"""Builds the node of a function call from its arguments."""
+"""A function of sqlglot that builds the node of a function call from its arguments."""
 
 
 def _lossless_builder(name: str, builder: Builder) -> Builder:
-    """Returns `builder`, except that some calls stay calls by the written name: those of which it would drop an argument, and those
-    that no reader here knows. So their arguments are counted later, and a mistake is reported in the user's words.
+    """Returns a builder like `builder` that drops no argument. If `builder` would drop one, or no reader here knows its node, the
+    call remains a call of `name`. So a later check counts its arguments and reports a mistake in the user's words.
     """
     takes_dialect = "dialect" in builder.__code__.co_varnames if hasattr(builder, "__code__") else False
 
@@ -43,7 +43,7 @@ def _lossless_builder(name: str, builder: Builder) -> Builder:
 
 
 class _LosslessSpark(Spark):
-    """The dialect Spark SQL in which no argument is dropped silently."""
+    """The dialect Spark SQL of sqlglot with builders that drop no argument silently."""
 
     class Parser(SparkParser):
         FUNCTIONS: ClassVar[dict[str, Builder]] = {
@@ -154,7 +154,7 @@ _TRIM = MappingProxyType({"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim
 
 
 def _is_known(node: Node) -> bool:
-    """Whether a reader converts a function's node; wrapper nodes count as known."""
+    """Whether a reader of this module converts the node of a function. A node that is not a function counts as known."""
     tables: tuple[Mapping[Any, Any], ...] = (_READERS, _BINARY, _UNARY, _OPTIONAL, _LISTED)
     if any(type(node) in table for table in tables) or not isinstance(node, exp.Func):
         return True
@@ -162,7 +162,7 @@ def _is_known(node: Node) -> bool:
 
 
 def parse_spark(text: str) -> Tree:
-    """Returns the tree; ExpressionRefused with the column of the first mistake."""
+    """Returns the tree of a Spark SQL expression. Raises ExpressionRefused with the column of the first mistake."""
     try:
         statements = sqlglot.parse(_SELECT + text, read=_LosslessSpark)
     except sqlglot_errors.ParseError as error:
@@ -190,7 +190,7 @@ def parse_spark(text: str) -> Tree:
 
 
 def _column(node: Node) -> int:
-    """Returns the column of a node: its own or the first of those within it."""
+    """Returns the column of a node in the expression: its own if known, else the first column of the nodes within it, else 1."""
     own = node.meta.get("start")
     starts = [own] if own is not None else [part.meta["start"] for part in node.walk() if "start" in part.meta]
     return max(1, min(starts, default=0) + 1 - len(_SELECT))
@@ -225,7 +225,7 @@ def _tree(node: Node, depth: int) -> Tree:
 
 
 def _values(node: Node) -> list[Node]:
-    """Returns the arguments of a function, in order."""
+    """Returns the argument nodes of a function, in order."""
     values = [v for value in node.args.values() for v in (value if isinstance(value, list) else [value])]
     return [value for value in values if isinstance(value, exp.Expr)]
 
@@ -261,7 +261,7 @@ def _optional(node: Node, depth: int) -> Tree:
 
 
 def _check_form(node: Node, function: str, names: Sequence[str]) -> None:
-    """Refuses a call with arguments besides those that are read."""
+    """Raises ExpressionRefused if a call has arguments other than `names`: no reader would use them."""
     more = [n for n, v in node.args.items() if v is not None and v is not False and n not in names and n not in _IGNORED_ARGUMENTS]
     if more:
         raise ExpressionRefused(_column(node), f"{function}: this form is not supported", "write it as a plain call with arguments")
@@ -285,7 +285,7 @@ def _negative(node: Node, depth: int) -> Tree:
 
 
 def _element(node: Node, depth: int) -> Tree:
-    """Returns the call for `element_at` and `try_element_at`; `a[0]` counts from 0, and is refused."""
+    """Returns the call for `element_at` and `try_element_at`. Raises ExpressionRefused for `a[0]`, which counts from 0."""
     number = node.expressions
     if node.args.get("offset") != 1 or len(number) != 1:
         raise _refused(node)
@@ -386,7 +386,9 @@ def _anonymous_call(node: Node, depth: int) -> Tree:
 
 
 def _unwrap(node: Node, depth: int) -> Tree:
-    """Returns the tree inside a wrapper: parentheses, or sqlglot's marker that a date function takes a date."""
+    """Returns the tree inside a wrapper node: parentheses, or the marker by which sqlglot turns the argument of a date function
+    into a date.
+    """
     if isinstance(node, exp.TsOrDsToDate):
         _check_form(node, "to_date", ("this",))
     if isinstance(node, exp.TsOrDsToDate) and node.args.get("safe"):

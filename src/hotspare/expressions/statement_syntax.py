@@ -50,9 +50,9 @@ VARIABLE_TYPES = {
     "money": "money",
     "regex": "regex",
 }
-"""The written type of a variable, to its type; a `regex` holds a regular expression."""
+"""The types of variables as written in code, mapped to a type; a `regex` holds a regular expression."""
 STATEMENT_DEPTH_MAX = 20
-"""The limit on statements within statements."""
+"""The maximum depth of statements within statements."""
 _UNSUPPORTED_TYPES = {
     "dq": "they call software of the vendor for the quality of data",
 }
@@ -61,8 +61,8 @@ _ENDS = ("end", "else")
 
 
 def parse_code(text: str, variables: Collection[str] = ()) -> Tree | Statements:
-    """Returns an expression, or statements; `variables`: those of the window. ExpressionRefused with the column of the first
-    mistake.
+    """Returns the tree of one expression, or statements. `variables`: the names of the window's variables. Raises ExpressionRefused
+    with the column of the first mistake.
     """
     tokens = tokenize(text)
     assigns = len(tokens) > 1 and tokens[0].text in variables and tokens[1].text in ("=", ":=")
@@ -92,14 +92,16 @@ class _StatementParser(ExpressionParser):
         return Statements(statements, 1)
 
     def _until_end(self) -> tuple[Statement, ...]:
-        """Returns the statements up to the end, or to a word that ends the enclosing statement."""
+        """Returns the statements up to the end of the code. Stops earlier before a word, such as `end` or `else`, that belongs to
+        the enclosing statement.
+        """
         statements: list[Statement] = []
         while self._skip() and not any(map(self.is_word, _ENDS)):
             statements += self._statement()
         return tuple(statements)
 
     def _skip(self) -> bool:
-        """Skips semicolons; returns whether anything follows."""
+        """Skips semicolons. Returns whether a token follows."""
         while self.is_sign(";"):
             self.next_token()
         return self.peek().kind != "end"
@@ -182,7 +184,7 @@ class _StatementParser(ExpressionParser):
         return IfStatement(condition, then, self._body(), token.column)
 
     def _is_statement(self) -> bool:
-        """Whether `if` begins a statement. The function has commas between its parentheses, and ends with them."""
+        """Whether the word `if` here begins a statement. The function `if` differs by a comma directly inside its parentheses."""
         if not self.is_sign("(", 1):
             return True
         depth, ahead = 0, 1

@@ -1,8 +1,8 @@
 """Types statements: looks up variables and regular expressions, and turns methods into assignments (SPEC A24).
 
-`r.findfirst(s)` becomes two assignments before its statement, the text and the number of the match, and a call that looks for that
-match; `matchstart` and similar methods use the same one. So a regular expression needs no object with state. `a.set(i, v)` of an
-array is an assignment, too: of the array with that element.
+`r.findfirst(s)` becomes two assignments before its statement, of the text and of the number of the match, and a call that searches
+that match. `matchstart` and similar methods use the same match. So a regular expression needs no object with state. `a.set(i, v)`
+of an array becomes an assignment of the array with that element.
 """
 
 from __future__ import annotations
@@ -44,26 +44,27 @@ from hotspare.model.names import nearest_names_hint
 from hotspare.model.project import Dialect
 
 REGEX = "regex"
-"""The type of a variable that holds a regular expression."""
+"""The written type of a variable that holds a regular expression."""
 WINDOW_PREFIX = "window:"
-"""The prefix of variables that a window keeps from event to event."""
+"""The prefix of the names of variables that a window retains from event to event."""
 _INT32, _INT64, _STRING, _BOOLEAN = ValueType.INT32, ValueType.INT64, ValueType.STRING, ValueType.BOOLEAN
 _FROM_ONE = TypedLiteral(1, _INT32)
 _METHODS = {"compile": (1, 2), "findfirst": (1, 1), "findnext": (1, 1), "matchstart": (0, 0), "matchlength": (0, 0)}
 _METHODS |= {"substart": (1, 1), "sublength": (1, 1), "replace": (2, 2)}
-"""The least and the most arguments of each method."""
+"""The minimum and maximum number of arguments of each method of a regular expression."""
 _ARRAY_METHODS = {"get": (1, 1), "set": (2, 2), "dim": (0, 1)}
 SETTER_METHODS = ("set", "dim")
-"""The methods of arrays that are statements, `dim` if it has an argument."""
+"""The methods of arrays that are statements without a value; `dim` is one only with an argument."""
 
 
 @dataclass
 class CodeScope(VisibleNames):
     """The scope of one piece of code.
 
-    `regex_variables`: the pattern of each variable of a regular expression, None until it is compiled. `pending_statements`: to run
-    before the statement being read. `statement_call`: the call that is a statement itself. `searched_variables`: variables for
-    which a match was searched.
+    `regex_variables`: the pattern of each variable with a regular expression, None until code compiles it. `own_variables`: the
+    types of the variables that the code declares. `pending_statements`: statements to insert before the current one.
+    `statement_call`: the method call that is a statement by itself. `searched_variables`: the variables for which the code searched
+    a match.
     """
 
     regex_variables: dict[str, str | None] = field(default_factory=dict)
@@ -90,7 +91,9 @@ class CodeScope(VisibleNames):
         return self._matched(node, checker, arguments, TypedLiteral(pattern, _STRING))
 
     def _array(self, node: Method, checker: Checker, array: Typed) -> Typed:
-        """Returns a method of an array; one that sets it becomes an assignment in `pending_statements`."""
+        """Returns the typed call of a method of an array. A method that sets the array adds an assignment to `pending_statements`
+        instead.
+        """
         arguments = _arguments(node, checker, _ARRAY_METHODS)
         if node.name not in SETTER_METHODS or not arguments:
             if node.name == "get":
@@ -154,7 +157,7 @@ class CodeScope(VisibleNames):
 
 @dataclass
 class CodeReading:
-    """The typing of one piece of code. `scope` initially has the window's names."""
+    """The typing of one piece of code. `scope` has the window's names at first; declarations in the code add to it."""
 
     make_checker: Callable[[VisibleNames], Checker]
     dialect: Dialect
@@ -164,7 +167,9 @@ class CodeReading:
         self.checker = self.make_checker(self.scope)
 
     def typed(self, tree: Tree | Statements, fitted: Callable[[Checker, Typed], Typed] | None = None) -> Typed:
-        """Returns the typed tree of an expression, or a typed block if there are statements."""
+        """Returns the typed tree of an expression, or a typed block of statements. `fitted` converts the value to the type that the
+        caller wants.
+        """
         if isinstance(tree, Statements):
             return self.block(tree, fitted)
         typed = self.checker.typed(tree)
@@ -174,8 +179,8 @@ class CodeReading:
         return TypedBlock((*before, TypedReturn(typed)), tuple(self.scope.own_variables.items()), typed.type) if before else typed
 
     def block(self, tree: Tree | Statements, fitted: Callable[[Checker, Typed], Typed] | None = None) -> TypedBlock:
-        """Returns the typed block; for an expression, the block that returns it. `fitted` converts each returned value to the one
-        wanted type; without it that is their common type.
+        """Returns the typed block of the statements; an expression becomes a block that returns it. `fitted` converts each returned
+        value to the wanted type. Without it all returned values are converted to their common type.
         """
         statements = self._all(tree.statements if isinstance(tree, Statements) else (Return(tree, tree.column),))
         values = list(_returned(statements))
@@ -261,7 +266,9 @@ class CodeReading:
 
 
 def _arguments(node: Method, checker: Checker, methods: Mapping[str, tuple[int, int]]) -> list[Typed]:
-    """Returns the typed arguments of a known method, after checking their number."""
+    """Returns the typed arguments of a method call. Raises ExpressionRefused for an unknown method or a wrong number of
+    arguments.
+    """
     if node.name not in methods:
         raise ExpressionRefused(node.column, f"unknown method {node.name}", nearest_names_hint(node.name, methods))
     least, most = methods[node.name]
@@ -273,7 +280,7 @@ def _arguments(node: Method, checker: Checker, methods: Mapping[str, tuple[int, 
 
 
 def _returned(statements: Sequence[TypedStatement]) -> Sequence[Typed]:
-    """Returns the values of all returns, in order."""
+    """Yields the value of each `return` in the statements, nested ones included, in order."""
     found: list[Typed] = []
 
     def collect_value(value: Typed) -> Typed:
@@ -285,7 +292,7 @@ def _returned(statements: Sequence[TypedStatement]) -> Sequence[Typed]:
 
 
 def _with_returns(statements: Sequence[TypedStatement], change: Callable[[Typed], Typed]) -> tuple[TypedStatement, ...]:
-    """Returns the statements with each returned value changed, in order."""
+    """Returns the statements with `change` applied to the value of each `return`, in order."""
     made: list[TypedStatement] = []
     for each in statements:
         if isinstance(each, TypedReturn):
@@ -301,7 +308,7 @@ def _with_returns(statements: Sequence[TypedStatement], change: Callable[[Typed]
 
 
 def has_window_variables(node: Typed) -> bool:
-    """Whether a tree uses variables that a window keeps from event to event."""
+    """Whether a tree reads or sets variables that a window retains from event to event."""
     for each in walk_typed(node):
         if isinstance(each, TypedVariable) and each.name.startswith(WINDOW_PREFIX):
             return True

@@ -1,7 +1,7 @@
 """Strings: the functions of SQL, and those that SAS expressions and functional windows add. Lengths and positions count Unicode
 characters.
 
-If Arrow has no kernel, or one only for a constant pattern, values are processed row by row, which is about ten times slower.
+If Arrow has no kernel, or a kernel only for a constant pattern, values are processed row by row, which is about ten times slower.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ from hotspare.rows.elementwise import true_rows
 
 BLANK = " "
 DISTANCE_CHARACTERS_MAX = 1_000
-"""The longest texts, in characters, whose distance is computed: the time grows with the product of their lengths."""
+"""The maximum length, in characters, of texts whose distance is computed: the time grows with the product of the lengths."""
 BUILT_LENGTH_MAX = 1 << 20
-"""The limit on the characters of a text that is padded or repeated."""
+"""The maximum length, in characters, of a text that is padded or repeated."""
 _LAST_CHARACTER = 0x10FFFF
 _SURROGATES = range(0xD800, 0xE000)
 
 
 def python_kernel(function: Callable[..., object]) -> Callable[[Frame, TypedCall, list[Value]], Value]:
-    """Returns a kernel of a Python function of non-null values; a null argument gives null."""
+    """Returns a kernel that applies `function` to the arguments of each row. `function` gets no null; a null argument gives
+    null.
+    """
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
         columns = [frame.array(a).to_pylist() for a in arguments]
@@ -57,12 +59,14 @@ def python_kernel(function: Callable[..., object]) -> Callable[[Frame, TypedCall
 
 
 def value_function(function: Callable[..., object]) -> Evaluate:
-    """Returns a function as `python_kernel`, of a Python function that never raises."""
+    """Returns the evaluation of `function` as by `python_kernel`, usable for single values too. `function` must not raise."""
     return ValueFunction(python_kernel(function), function)
 
 
 def _by_pattern(vectorised: Callable[[Value, str], Value], function: Callable[[str, str], object]) -> Evaluate:
-    """Returns a function of (text, pattern) that uses the Arrow kernel if the pattern is a constant and not empty."""
+    """Returns an evaluation for (text, pattern). It uses `vectorised` if the pattern is a non-empty constant, else `function` for
+    each row.
+    """
     slow = python_kernel(function)
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
@@ -75,7 +79,9 @@ def _by_pattern(vectorised: Callable[[Value, str], Value], function: Callable[[s
 
 
 def _place(origin: int) -> Evaluate:
-    """Returns a function for the first position of the pattern, counting from `origin`; one less than `origin` if absent."""
+    """Returns an evaluation of the position of the pattern's first occurrence, counted from `origin`; `origin` - 1 if the text
+    lacks it.
+    """
 
     def vectorised(text: Value, pattern: str) -> Value:
         if pc.all(pc.string_is_ascii(text)).as_py():
@@ -90,7 +96,9 @@ def _last_place(text: str, pattern: str) -> int:
 
 
 def _slice(text: str, begin: int, length: int | None) -> str:
-    """Returns `length` characters from the 0-based `begin`, which may be before the text."""
+    """Returns `length` characters of the text from the 0-based `begin`, all if None. If `begin` is negative, the part before the
+    text is empty.
+    """
     end = len(text) if length is None else begin + length
     return text[max(begin, 0) : max(end, 0)]
 
@@ -148,7 +156,7 @@ def _trim(kernel: Callable[..., Value]) -> Evaluate:
 
 
 def _wildcards(pattern: str) -> str:
-    """Returns a pattern with * and ? as a regular expression."""
+    """Returns a regular expression for a pattern in which * is any text and ? any character."""
     return "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in pattern)
 
 
@@ -186,7 +194,7 @@ def _regex_replace(_frame: Frame, _call: TypedCall, arguments: list[Value]) -> V
 
 
 def replacement(text: str) -> str:
-    """Returns a replacement with groups $1, $2 ... in RE2's form."""
+    """Returns a replacement text with groups $1, $2 ... converted to the form of RE2."""
     return re.sub(r"\$([0-9])", r"\\\1", text)
 
 
@@ -207,7 +215,9 @@ def _pattern(text: Value) -> Value:
 
 
 def _translated(text: str, old: str, new: str) -> str:
-    """Returns the text with characters of `old` replaced; for a character that occurs twice in `old` the first one counts."""
+    """Returns the text with each character of `old` replaced by the one at the same index in `new`. Without such a character it is
+    removed. If a character is twice in `old`, the first one counts.
+    """
     table: dict[int, str | None] = {}
     for place, character in enumerate(old):
         table.setdefault(ord(character), new[place] if place < len(new) else None)
@@ -215,7 +225,7 @@ def _translated(text: str, old: str, new: str) -> str:
 
 
 def _distance(a: str, b: str) -> int:
-    """Returns the number of characters to insert, delete or change (Levenshtein)."""
+    """Returns the Levenshtein distance: the number of characters to insert, delete or change so that `a` becomes `b`."""
     if len(a) < len(b):
         a, b = b, a
     letters = np.array([ord(c) for c in b], np.int64)
@@ -230,7 +240,9 @@ def _distance(a: str, b: str) -> int:
 
 
 def _limited(function: object, length_of: object, message: str) -> Evaluate:
-    """Returns a function of values that are checked before: a row for which `length_of` is true fails."""
+    """Returns an evaluation of `function`, applied row by row. `length_of(*arguments)` is called first: a row for which it returns
+    true fails with `message`.
+    """
     slow = python_kernel(function)  # type: ignore[arg-type]
 
     def kernel(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
@@ -243,7 +255,9 @@ def _limited(function: object, length_of: object, message: str) -> Evaluate:
 
 
 def _sorted(text: str, *how: object) -> str:
-    """Returns the characters sorted. `how`: whether ascending, and whether each only once."""
+    """Returns the characters of the text in order. `how`: whether the order ascends, and whether each character is returned only
+    once.
+    """
     return "".join(_in_order(list(text), how))
 
 
@@ -280,8 +294,9 @@ def _right_filled(text: str, length: int, fill: str = " ") -> str:
 
 
 def _before_count(text: str, separator: str, count: int) -> str:
-    """Returns the part before the separator number `count`; with a negative count, the part after separator number `-count` from
-    the end. The whole text if it has fewer separators."""
+    """Returns the part before separator number `count`. If `count` is negative, returns the part after separator number `-count`
+    from the end. With fewer separators the result is all of the text.
+    """
     if not separator or not count:
         return ""
     parts = text.split(separator)

@@ -1,4 +1,4 @@
-"""Dates and stamps, always in UTC."""
+"""The functions of dates and stamps, which are always in UTC."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _part(kernel: Callable[[Value], Value]) -> Evaluate:
 
 
 def _within_stamp_range(moment: Value) -> Value:
-    """Returns a date if a stamp can hold its seconds, else null; a stamp unchanged."""
+    """Returns a stamp unchanged, and a date unchanged if a stamp can hold its seconds, else null."""
     if moment.type == STAMP.arrow:
         return moment
     seconds = pc.cast(moment, INT64.arrow)
@@ -51,7 +51,9 @@ _SECONDS_MAX = pa.scalar((2**63 - 1) // 1_000_000, pa.int64())
 
 
 def _weekday(count_from_zero: pa.Scalar, first: int) -> Evaluate:
-    """Returns a function for the day of the week, with the ISO day `first` as the first."""
+    """Returns an evaluation of the day of the week. `first`: the ISO number of the first day of the week. `count_from_zero`:
+    whether that day is 0, else 1.
+    """
     zero = count_from_zero.as_py()
     return _part(lambda stamp: pc.day_of_week(stamp, count_from_zero=zero, week_start=first))
 
@@ -88,8 +90,8 @@ def _truncate(frame: Frame, _call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def _time_rule(result: ValueType, *rest: ValueType, least: int = 1) -> Rule:
-    """Accepts a stamp; in the function language also a number, which is a date in seconds. Dates beyond the range of stamps give
-    null.
+    """Returns a rule for a time and further arguments `rest`. The time is a stamp; the function language also accepts a number,
+    which is a date in seconds.
     """
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
@@ -120,7 +122,7 @@ def _parsed(frame: Frame, call: TypedCall, arguments: list[Value]) -> Value:
 
 
 def check_format(text: str) -> None:
-    """Raises ValueError if a format has a directive that cannot be read or written."""
+    """Raises ValueError if the format `text`, for writing a time, contains a directive other than those of `_WRITTEN`."""
     unknown = [piece for piece in re.findall(r"%.?", text) if piece[1:] not in _WRITTEN]
     if unknown:
         raise ValueError(f"{unknown[0]} is not a directive of a format")
@@ -128,11 +130,11 @@ def check_format(text: str) -> None:
 
 DEFAULT_FORMAT = "%Y-%m-%d %H:%M:%S"
 _WRITTEN = tuple("aAbBCdDeFgGhHIjmMnprRStTuUVwWyYzZ%")
-"""The directives of strftime that do not depend on the machine's settings."""
+"""The directives of strftime whose results do not depend on the machine's settings."""
 
 
 def _units_since_midnight(divisor: int) -> Evaluate:
-    """Returns a function for the units of `divisor` seconds that have passed since the day began."""
+    """Returns an evaluation of the number of complete units since midnight UTC; a unit has `divisor` seconds."""
 
     def evaluate(moment: Value) -> Value:
         seconds = pc.cast(whole_seconds(moment) if moment.type == STAMP.arrow else _within_stamp_range(moment), INT64.arrow)

@@ -1,4 +1,4 @@
-"""The expression tree before and after types are known: plain frozen data, which is sent to Spark's workers as it is.
+"""The expression tree before and after types are known: plain frozen data, which is sent to Spark's workers unchanged.
 
 Both dialects are read into the untyped tree (`Tree`); `checking.Checker` turns it into the typed one (`Typed`), in which every
 argument has exactly the type that its function wants, casts included. A `column` counts from 1 within the expression's text. SAS
@@ -19,7 +19,7 @@ from hotspare.model.types import FieldType
 from hotspare.rows.batch import ARROW_TYPE
 
 DEPTH_MAX = 100
-"""Limit on the depth of nested expressions."""
+"""The maximum depth of nested expressions."""
 
 
 class ValueType(Enum):
@@ -79,7 +79,7 @@ class FieldRef:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call. `function` is a name of the function table, "" if the table has none for `written_name`."""
+    """A call. `function` is an internal name of the function table, "" if the dialect has no function `written_name`."""
 
     function: str
     written_name: str
@@ -89,7 +89,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A call on a variable that holds a regular expression: `r.findfirst(s)`."""
+    """A call of a method of a variable that holds a regular expression or an array: `r.findfirst(s)`, `a.get(i)`."""
 
     variable: str
     name: str
@@ -102,7 +102,7 @@ Tree: TypeAlias = Literal | FieldRef | Call | Method
 
 @dataclass(frozen=True, slots=True)
 class Declare:
-    """A declaration of variables, null until they are assigned. `type` is as written."""
+    """A declaration of variables, which are null until code assigns them. `type` is the type as written."""
 
     names: tuple[str, ...]
     type: str
@@ -135,7 +135,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class CountingLoop:
-    """The loop `for name = first to last step step`, both ends included."""
+    """The loop `for name = first to last step step`. `first` and `last` are included."""
 
     name: str
     first: Tree
@@ -147,7 +147,7 @@ class CountingLoop:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The end of the block with a value; None: without one."""
+    """The end of a block, with the value of the block; None if the code returns no value."""
 
     value: Tree | None
     column: int = 0
@@ -155,7 +155,7 @@ class Return:
 
 @dataclass(frozen=True, slots=True)
 class CallStatement:
-    """A call of a method for its effect."""
+    """A call of a method as a statement, for its effect."""
 
     call: Method
     column: int = 0
@@ -166,7 +166,7 @@ Statement: TypeAlias = Declare | Assign | IfStatement | Loop | CountingLoop | Re
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Statements in order. The value is that of the `return` that is reached, null without one."""
+    """Statements in order. Their value is that of the `return` that the run reaches, null if it reaches none."""
 
     statements: tuple[Statement, ...]
     column: int = 0
@@ -179,7 +179,7 @@ class TypedLiteral:
 
     @cached_property
     def scalar(self) -> pa.Scalar:
-        """The Arrow scalar, cached because building one costs more than evaluating a small batch."""
+        """The literal as an Arrow scalar, cached because building one costs more than evaluating a small batch."""
         value = self.value
         if self.type is ValueType.DOUBLE and isinstance(value, int | float | str):
             value = float(value)
@@ -197,7 +197,7 @@ class TypedField:
 
 @dataclass(frozen=True, slots=True)
 class TypedCall:
-    """A typed call. `type` is that of the result; `function` is a name of the function table."""
+    """A typed call. `function`: an internal name of the function table. `type`: the type of the result."""
 
     function: str
     arguments: tuple[Typed, ...]
@@ -207,7 +207,7 @@ class TypedCall:
 
 @dataclass(frozen=True, slots=True)
 class TypedVariable:
-    """A variable of the enclosing block, or of the window, which keeps it from event to event."""
+    """A reference to a variable of the enclosing block, or to one that the window retains from event to event."""
 
     name: str
     type: ValueType
@@ -249,8 +249,8 @@ TypedStatement: TypeAlias = TypedAssign | TypedIf | TypedLoop | TypedReturn
 
 @dataclass(frozen=True, slots=True)
 class TypedBlock:
-    """A block of statements. `variables`: its own, with their types, initially null. `arguments`: initial values of the first of
-    them.
+    """A block of statements. `variables`: the names and types of its own variables, initially null. `arguments`: the initial values
+    of the first `len(arguments)` variables.
     """
 
     statements: tuple[TypedStatement, ...]
@@ -278,7 +278,7 @@ def fields_used(node: Typed) -> tuple[str, ...]:
 
 
 def walk_typed(node: Typed) -> Iterator[Typed]:
-    """Yields the node and all below it, in order of appearance."""
+    """Yields the node and all nodes below it, in order of appearance."""
     yield node
     if isinstance(node, TypedCall):
         for argument in node.arguments:

@@ -1,7 +1,7 @@
 """Variables as canonical bytes: a tree of plain values in which containers may have several names.
 
-Containers are numbered in the order in which they are met, breadth first, from the variables on. A value is written in place, a
-container as its number. So aliases and cycles are kept, depth costs nothing, and equal histories give equal bytes.
+Containers are numbered breadth first, from the variables on. A plain value is written where it occurs, a container as its number.
+So aliases and cycles are retained, depth costs nothing, and equal histories give equal bytes.
 
     count of containers, then each: its kind, its length, its values (of a dict key and value in turn)
     value: a letter for its type, then its bytes; lengths and numbers are 8 bytes, little-endian
@@ -22,8 +22,8 @@ _PATH_LENGTH_MAX = 200
 
 
 class UnkeptValue(Exception):
-    """A variable holds a value that cannot be kept: `path` is its name, as code would write it, and `kind` the type of
-    the value.
+    """Raised if a variable holds a value that cannot be stored. `path`: the name of the value, as code would write it. `kind`: its
+    type.
     """
 
     def __init__(self, path: str, kind: str) -> None:
@@ -33,20 +33,20 @@ class UnkeptValue(Exception):
 
 
 class TooManyBytes(Exception):
-    """The variables take more bytes than they may."""
+    """Raised if the variables take more than `bytes_max` bytes."""
 
 
 def encode(variables: dict[str, Any], bytes_max: int) -> bytes:
-    """Returns the variables as bytes; raises Unkept or TooManyBytes.
+    """Returns the variables as bytes. Raises UnkeptValue or TooManyBytes.
 
-    Values are None, bool, int, float, str, bytes, and lists and dicts of these; keys of dicts are not containers.
+    Values are None, bool, int, float, str, bytes, and lists and dicts of these. The keys of a dict must not be containers.
     """
     writer = _Writer(variables, bytes_max)
     return writer.encode_all()
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """Returns the variables that `encode` wrote. SnapshotDamaged if it did not write this."""
+    """Returns the variables from the bytes that `encode` wrote. Raises SnapshotDamaged for any other bytes."""
     try:
         reader = _Reader(data)
         root = reader.root()
@@ -112,7 +112,9 @@ class _Writer:
 
 
 def _identity(container: Any) -> int:
-    """Distinguishes containers that exist at the same time; neither value nor order affects the result."""
+    """Returns a number that differs between containers that exist at the same time. It is never written, so neither its value nor
+    its order matters.
+    """
     return id(container)
 
 
@@ -150,7 +152,7 @@ class _Reader:
         return containers[0]
 
     def _skipped(self) -> list[Any] | dict[Any, Any]:
-        """Skips the next container; returns an empty one of its kind."""
+        """Skips the content of the next container. Returns an empty container of its kind, which is filled later."""
         kind = self._read_tag()
         if kind not in b"DL":
             raise ValueError("a container is missing")

@@ -1,7 +1,7 @@
 """User code as a part of a page: a running instance, and its variables as bytes.
 
-The cost of freezing depends on the language (`Instance.freeze`): at most the size of the variables, or almost
-nothing; and nothing without an event since the last time. A program is opened when it is first needed.
+The cost of freezing depends on the language (`Instance.freeze`): at most proportional to the size of the variables, or almost
+nothing. If no event was processed since the last freeze, it costs nothing. A program is opened when it is first needed.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _VARIABLES = "variables"
 
 
 class CodeState(PinnedPart, Generic[W]):
-    """The one instance of a program in a page. `unfinished`: work that its window still has to do within a step; it is in no
-    snapshot.
+    """The one instance of a program in a page. The instance is opened at first use. `unfinished`: work that the window does later
+    in the same step; it is in no snapshot.
     """
 
     def __init__(self, program: Program) -> None:
         self.unfinished: W | None = None
         self.shared: SharedCode | None = None
-        """The state that its code shares with other code during a step."""
+        """The state that the window's code shares with other code of the project during a step; None without such state."""
         self._program = program
         self._instance: Instance | None = None
         self._frozen: FrozenCode | None = None
-        """The frozen variables, if valid; None if the instance has worked since, and if it was never opened."""
+        """The frozen variables; None if the instance may have changed them since, or if there are no variables yet."""
 
     @property
     def pinned_bytes(self) -> int:
         return self._instance.memory_bytes if self._instance is not None else 0
 
     def live_instance(self) -> Instance:
-        """Returns the instance to work with; afterwards the frozen copy of its variables is outdated."""
+        """Returns the instance for a call. The frozen copy of its variables is dropped, because the call may change them."""
         instance = self._opened()
         instance.attach_shared_code(self.shared)
         self._frozen = None
@@ -70,8 +70,8 @@ class CodeState(PinnedPart, Generic[W]):
         self._frozen = FrozenCode(lambda: saved)
 
     def __deepcopy__(self, known: Mapping[int, Any]) -> CodeState[W]:
-        """Returns a twin with an instance of its own; with the same instance if its variables cannot be kept, which its window
-        reports.
+        """Returns a twin with an instance of its own. If the variables cannot be saved, the twin shares the instance; the window
+        reports that error.
         """
         twin: CodeState[W] = CodeState(self._program)
         twin.set_window_memory(self._home)
@@ -85,7 +85,9 @@ class CodeState(PinnedPart, Generic[W]):
 
 
 class FrozenCode:
-    """The variables at one moment, computed by `saved` on first use. `reason`: why they cannot be restored; "" if they can."""
+    """The variables of a program at one moment. `saved` computes their bytes at first use. `reason`: why a snapshot cannot hold
+    them; "" if it can.
+    """
 
     def __init__(self, saved: Callable[[], bytes], reason: str = "") -> None:
         self._saved, self._reason = saved, reason
@@ -100,7 +102,7 @@ class FrozenCode:
         return self
 
     def columns(self) -> Columns:
-        """Returns the variables as a column. StateError if they could not be restored, so no snapshot is written."""
+        """Returns the variables as a column of bytes. Raises StateError if `reason` is set, so no snapshot is written."""
         if self._reason:
             hint = "change the code: it fails for this reason on every event"
             raise StateError("the variables of user code cannot be kept", detail=self._reason, hint=hint)

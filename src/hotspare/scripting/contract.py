@@ -42,7 +42,7 @@ Value: TypeAlias = Any
 UInt64s: TypeAlias = npt.NDArray[np.uint64]
 
 OPCODE_KEY = "_opcode"
-"""The key of the opcode in an event that code makes. No field can have the name."""
+"""The key of the opcode in an event that code returns. A field cannot have this name."""
 
 OPCODE_NAMES: dict[str, Opcode] = {
     "insert": Opcode.INSERT,
@@ -51,22 +51,22 @@ OPCODE_NAMES: dict[str, Opcode] = {
     "delete": Opcode.DELETE,
     "safedelete": Opcode.SAFE_DELETE,
 }
-"""The values that code may write there."""
+"""The words that code may write as the opcode of an event, each with its opcode."""
 
 OPCODE_TEXT = {int(value): name for name, value in OPCODE_NAMES.items()} | {int(Opcode.UPDATE_BLOCK): "update"}
-"""The opcodes of events as code sees them."""
+"""The words by which code reads the opcode of an event, by number."""
 
 DEPTH_MAX = 100
-"""The limit on nesting of lists and dicts that enter or leave the code as values."""
+"""The maximum nesting of lists and dicts in a value that is passed to the code or returned by it."""
 
 NO_OPCODE = 0
-"""The code gives no opcode."""
+"""The opcode of an output event for which the code defined none."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeAndSeed:
-    """The facts that code may use besides its arguments. `seed`: of its random numbers, derived from the event's position and from
-    the number of events that the window received before it.
+    """The time and the random seed of a call, the only facts that code may use besides its arguments and variables. `seed` is
+    derived from the event's position and from the number of events that the window received before it.
     """
 
     time_us: int
@@ -74,28 +74,32 @@ class TimeAndSeed:
 
 
 class SharedCode(ABC):
-    """The state that pieces of code of a project share (`scripting.shared`). CodeFailure if something fails."""
+    """The state that pieces of code of a project share (`scripting.shared`): properties and snippets. The methods raise CodeFailure
+    if the calling code must fail.
+    """
 
     @abstractmethod
     def get(self, name: str) -> tuple[Value, int]:
-        """Returns a property, None if it does not exist, and its size in bytes."""
+        """Returns the value of a property, None if the property does not exist, and its size in bytes."""
 
     @abstractmethod
     def set(self, name: str, value: Value) -> int:
-        """Sets a property; returns its new size in bytes."""
+        """Sets a property to `value`. Returns its new size in bytes."""
 
     @abstractmethod
     def poll_property(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
-        """Returns whether a property has a value that this listener has not received, and its current value."""
+        """Returns (True, value) if the property has a value that `listener` has not received, else (False, None). If `wants_first`
+        is true, values from before the first event count too.
+        """
 
     @abstractmethod
     def call(self, snippet: str, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> tuple[Value, int]:
-        """Returns the value of a snippet's function, and the steps that it took."""
+        """Calls a function of a snippet. Returns its value and the number of steps that it took."""
 
 
 class CodeFailure(Exception):
-    """The code fails on an event, which becomes a bad event for `reason`: `code`, or `code-limit`. `line` counts from 1 in the
-    compiled text; 0 is unknown.
+    """Raised if the code fails on an event, which becomes a bad event. `reason`: `code` or `code-limit`. `line` counts from 1 in
+    the compiled text; 0 is unknown.
     """
 
     def __init__(self, text: str, *, reason: BadReason = BadReason.CODE, line: int = 0) -> None:
@@ -107,7 +111,7 @@ class CodeFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FailedEvent:
-    """The row number of a failed event, and the reason."""
+    """A failed event: its row number, and the reason of the bad event."""
 
     row: int
     reason: BadReason
@@ -116,8 +120,8 @@ class FailedEvent:
 
 @dataclass(frozen=True, slots=True)
 class InputEvents:
-    """Events for code, in order. `schema` has the fields that the code sees, `columns` one Arrow array of `ARROW_TYPE` for each of
-    them. The deletes of update blocks are not included. `input`: the name of the window that emitted them.
+    """Events for code, in order. `schema`: the fields that the code sees. `columns`: one Arrow array of `ARROW_TYPE` per field. The
+    deletes of update blocks are omitted. `input`: the name of the window that emitted the events.
     """
 
     input: str
@@ -141,13 +145,13 @@ class InputEvents:
 
 @dataclass(frozen=True, slots=True)
 class OutputEvents:
-    """Events that code made.
+    """The events that code made from input events.
 
-    row      int64[n]   number of the event that caused each; never decreases
+    row      int64[n]   the number of the input event that caused each event; never decreases
     opcode   uint8[n]   `Opcode`, or NO_OPCODE
-    columns             for each field of the requested schema an Arrow array of n values; null if the code gives none
-    failed              ascending by row; none of these events made any
-    seen_count          how many of the given events the code has seen
+    columns             for each field of the requested schema an Arrow array of n values; null if the code omitted the field
+    failed              the failed input events, ascending by row; they have no output events
+    seen_count          the number of input events for which the code was called
     """
 
     row: Int64s
@@ -158,7 +162,7 @@ class OutputEvents:
 
 
 class CallingConvention(Enum):
-    """The arguments of a program's functions."""
+    """The kind of arguments that the engine passes to a program's functions: single events, or columns of a batch."""
 
     WITH_EVENTS = "events"
     WITH_COLUMNS = "columns"
@@ -166,12 +170,13 @@ class CallingConvention(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ProgramText:
-    """The source of a program. `name`: the window, or "snippet NAME". `modules` are loaded before its own code, in order, each
-    under its name; a snippet among them is called by its name instead. `display_name` is the name for messages.
+    """The source of a program. `name`: the window, or "snippet NAME". `display_name`: the name in messages. `modules` are loaded in
+    order before the code, each under its name; code calls a snippet among them by its name.
 
-    `is_empty_table_event`: an empty table that the code returns is an event, not an empty list. `settings`: the argument of the
-    function `init`, if the code defines one; None if code is packaged otherwise. `calling_convention`: the arguments of its
-    functions."""
+    `is_empty_table_event`: whether an empty table that the code returns is an event; if not, it is an empty list. `settings`: the
+    argument of the function `init`; None for code that takes no settings. `calling_convention`: the kind of arguments of its
+    functions.
+    """
 
     name: str
     script: Script
@@ -186,90 +191,108 @@ class ProgramText:
 
     @property
     def init(self) -> str:
-        """The function that is called once, before any event; "" for none. One that takes settings may be absent."""
+        """The name of the function that is called once, before any event; "" for none. With `settings` the function is `init`, and
+        the code may lack it.
+        """
         return self.script.init if self.settings is None else "init"
 
 
 class Program(Protocol):
-    """Compiled code: immutable, and the same for every instance."""
+    """Compiled code. A program is immutable, and all its instances share it."""
 
     def open(self) -> Instance:
-        """Returns a new instance with the variables of the loaded program. ProjectError if loading fails."""
+        """Returns a new instance, whose variables are those that loading the code sets. Raises ProjectError if loading fails."""
 
     def has_function(self, function: str) -> bool:
-        """Whether the program has a function of that name."""
+        """Whether the program defines a function of that name."""
 
 
 class Instance(ABC):
-    """A program with its variables. A language may process many events at once in the methods that this class defines per event."""
+    """A program with its own variables. Methods that this class implements event by event may process many events at once in a
+    language.
+    """
 
     @property
     def steps(self) -> int:
-        """The steps of the last `call`, if the language counts them."""
+        """The number of steps of the last `call`, if the language counts steps."""
         return 0
 
     @property
     def memory_bytes(self) -> int:
-        """The approximate memory of its variables in bytes, computed without reading them."""
+        """The approximate memory of the variables in bytes, computed without reading them; 0 if the language does not count it."""
         return 0
 
     def attach_shared_code(self, shared: SharedCode | None) -> None:  # noqa: B027
-        """Lets the code share that state from now on; a language may have nothing to share."""
+        """Sets the state that the code shares with other code from now on; None for no such state. A language without shared state
+        ignores it.
+        """
 
     @abstractmethod
     def call(self, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> Value:
-        """Returns the function's value, the first if there are several. CodeFailure if it fails, exceeds a limit, or returns a
-        value that is not plain.
+        """Calls `function` and returns its value, the first one if it returns several. Raises CodeFailure if the function fails,
+        exceeds a limit, or returns a value that is not plain.
         """
 
     def call_for_two(self, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> tuple[Value, Value]:
-        """Returns the first two values that the function returns, None for missing ones."""
+        """Calls `function` as `call` does. Returns the first two values that it returns; a missing one is None."""
         returned = self.call(function, arguments, moment)
         return (returned[0], returned[1]) if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
 
     def as_event_argument(self, fields: Mapping[str, Value]) -> Value:
-        """Returns an event as an argument of `call`; nulls are not among `fields`."""
+        """Returns an event in the form in which `call` passes it to code. `fields` omits the null fields."""
         return dict(fields)
 
     @abstractmethod
     def variable(self, name: str) -> Value:
-        """Returns the value of a variable, None if it does not exist. CodeFailure if the value is not plain."""
+        """Returns the value of a variable, None if the variable does not exist. Raises CodeFailure if the value is not plain."""
 
     @abstractmethod
     def save(self) -> bytes:
-        """Returns the variables as bytes, equal for equal histories in every process. CodeFailure with the name of a variable that
-        cannot be kept.
+        """Returns the variables as bytes, which are equal for equal histories in every process. Raises CodeFailure with the name of
+        a variable whose value cannot be saved.
         """
 
     def freeze(self) -> Callable[[], bytes]:
-        """Returns a function that gives the present result of `save`. It may be called later, in any thread, while the instance
-        continues. CodeFailure as `save`. A language whose variables record their changes shares them until then.
+        """Returns a function that returns the bytes that `save` would return now. Any thread may call it later, while the instance
+        continues.
+
+        Raises CodeFailure as `save`. A language whose variables record their changes copies a variable only when it changes before
+        that call.
         """
         saved = self.save()
         return lambda: saved
 
     @abstractmethod
     def load(self, data: bytes) -> None:
-        """Loads the result of `save` into a new instance of an equal program. SnapshotDamaged if that is impossible."""
+        """Loads the bytes of `save` into this instance, which must be new and of an equal program. Raises SnapshotDamaged if the
+        bytes do not fit.
+        """
 
     def make_events(self, function: str, events: InputEvents, schema: Schema, made_max: int) -> OutputEvents:
-        """Calls `function(event, context)` for each event in turn, until `made_max` events or more are made. The function returns
-        an event of `schema`, a list of events, or nothing; names that are not fields of the schema are ignored.
+        """Calls `function(event, context)` for each event in turn, and returns the events that it makes. Stops once `made_max` or
+        more are made.
+
+        The function returns an event of `schema`, a list of events, or nothing. Names that are not fields of the schema are
+        ignored.
         """
         return _make_one_by_one(self, function, events, schema, made_max)
 
     def select(self, function: str, events: InputEvents) -> tuple[Bools, Sequence[FailedEvent]]:
-        """Returns which events pass: those for which `function(event, context)` returns true. Failed events do not pass."""
+        """Calls `function(event, context)` for each event. Returns whether each event passes, which means that the function
+        returned true, and the failed events, which do not pass.
+        """
         return _select_one_by_one(self, function, events)
 
 
 def event_context(events: InputEvents, row: int) -> dict[str, Value]:
-    """Returns the second argument: the facts of an event that the code may use besides its fields."""
+    """Returns the context, the second argument of a function for event `row`: its opcode, and the name of the window that emitted
+    it.
+    """
     return {"opcode": OPCODE_TEXT[int(events.opcode[row])], "input": events.input}
 
 
 def event_dicts(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Value]]:
-    """Returns one dict per event, without nulls."""
+    """Returns one dict per event, with its fields by name; null fields are omitted."""
     lists = [column_values(column, field.type) for column, field in zip(columns, schema.fields, strict=True)]
     if not lists:
         return [{} for _ in range(count)]
@@ -304,14 +327,16 @@ def _select_one_by_one(instance: Instance, function: str, events: InputEvents) -
 
 
 def expect_boolean(returned: Value) -> bool:
-    """Returns the result of a filter; CodeFailure if it is not a boolean. None counts as false, as a null condition does."""
+    """Returns the result of a filter as a boolean; None counts as false, as a null condition does. Raises CodeFailure for any other
+    value.
+    """
     if returned is None or isinstance(returned, bool):
         return returned is True
     raise CodeFailure(f"returns {describe_kind(returned)}, not true or false")
 
 
 class EventBuilder:
-    """Collects the events that code returns, event after event."""
+    """Collects the events that code returns for one input event after another, and builds their columns."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -321,8 +346,8 @@ class EventBuilder:
         self._failed: list[FailedEvent] = []
 
     def add(self, row: int, returned: Value) -> None:
-        """Adds the events that the code returned for event `row`. CodeFailure, and nothing is added, unless it is an event, a list
-        of events, or nothing (None or False).
+        """Adds the events that the code returned for event `row`. Raises CodeFailure, and adds nothing, unless `returned` is an
+        event, a list of events, or nothing (None or False).
         """
         events = returned if isinstance(returned, list) else [] if returned is None or returned is False else [returned]
         made = [self._event(event) for event in events]
@@ -340,7 +365,7 @@ class EventBuilder:
         return len(self._row)
 
     def build_events(self, done: int) -> OutputEvents:
-        """Returns all events; `done`: the number of events that the code has seen."""
+        """Returns all collected events and failures. `done`: the number of input events that the code has seen."""
         return OutputEvents(
             np.array(self._row, np.int64),
             np.array(self._opcode, np.uint8),
@@ -362,7 +387,9 @@ class EventBuilder:
 
 
 def plain_copy(value: Value, depth: int = 0) -> Value:
-    """Returns a copy of a value from code, of plain lists and dicts alone. CodeFailure if it is nested too deeply."""
+    """Returns a copy of a value from code that consists of plain lists and dicts. Raises CodeFailure if the value is nested too
+    deeply.
+    """
     if depth > DEPTH_MAX:
         raise CodeFailure(f"a value is nested more than {DEPTH_MAX} deep")
     if isinstance(value, dict):
@@ -373,7 +400,7 @@ def plain_copy(value: Value, depth: int = 0) -> Value:
 
 
 def parse_opcode(written: Value) -> int:
-    """Returns the opcode that code wrote into an event; CodeFailure if it is invalid."""
+    """Returns the opcode for the word that code wrote into an event. Raises CodeFailure if the word is invalid."""
     if written is None:
         return NO_OPCODE
     found = OPCODE_NAMES.get(written.lower()) if isinstance(written, str) else None
@@ -383,7 +410,7 @@ def parse_opcode(written: Value) -> int:
 
 
 def describe_value(value: Value) -> str:
-    """Returns a short text or number itself, else the kind of the value; for messages."""
+    """Returns a text for messages: a number, boolean or the first characters of a text; for any other value its kind."""
     if isinstance(value, str):
         return repr(value[:100])
     return str(value) if isinstance(value, bool | float) else describe_kind(value)

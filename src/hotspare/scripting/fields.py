@@ -1,4 +1,4 @@
-"""Field values and user code: the value of a field that code sees, and the field's value for a value that code gives.
+"""Converts between field values and values of user code, in both directions.
 
 | field | code sees | code may give |
 |---|---|---|
@@ -10,8 +10,8 @@
 | blob | bytes | bytes, a text as UTF-8 |
 | array | a list of numbers, nulls among them | a list of values for a field of its elements, a text such as `[1;2]` |
 
-Code does not see a null field. A field that code omits, or gives as NaN if it has no NaN, is null. A number that does not fit is a
-bad event `number-range`, another value that the field cannot hold a bad event `code`.
+Code does not see a null field. A field that code omits is null. So is NaN in a field whose type has no NaN. A number that does not
+fit is a bad event `number-range`, another value that the field cannot hold a bad event `code`.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _ELEMENTS = {
 _MONEY_MAX = Decimal(10) ** 14
 _MONEY_UNIT = Decimal("0.0001")
 _DIGITS_MAX = 1 << 128
-"""The greatest number that is written in digits; longer ones cost time."""
+"""The bound below which a whole number is written in digits; digits of larger numbers cost too much time."""
 
 
 class Unfit(Exception):
-    """A value that a field cannot hold."""
+    """Raised if a field cannot hold a value. `reason`: the reason of the bad event."""
 
     def __init__(self, text: str, reason: BadReason = BadReason.CODE) -> None:
         super().__init__(text)
@@ -49,7 +49,7 @@ class Unfit(Exception):
 
 
 def column_values(column: pa.Array, type_: FieldType) -> list[Any]:
-    """Returns the values that code sees of a column of `ARROW_TYPE[type_]`: None for null."""
+    """Returns the values of a column, of type `ARROW_TYPE[type_]`, as code sees them; None for null."""
     if type_ in TIME_TYPES:
         column = column.cast(pa.int64())
     elif type_ is FieldType.MONEY:
@@ -62,7 +62,7 @@ def column_values(column: pa.Array, type_: FieldType) -> list[Any]:
 
 
 class ColumnBuilder:
-    """A column of one field, built value by value."""
+    """Builds a column for a field of one type, value by value."""
 
     def __init__(self, type_: FieldType) -> None:
         self._type = type_
@@ -70,17 +70,17 @@ class ColumnBuilder:
         self._values: list[Any] = []
 
     def append(self, fitted: Any) -> None:
-        """Adds a result of `fitted`."""
+        """Appends `fitted`, a result of the method `fitted`, to the column."""
         self._values.append(fitted)
 
     def array(self) -> pa.Array:
-        """Returns all values, of `ARROW_TYPE`."""
+        """Returns the column of all appended values, of type `ARROW_TYPE`."""
         if self._type in TIME_TYPES:
             return pa.array(self._values, pa.int64()).cast(ARROW_TYPE[self._type])
         return pa.array(self._values, ARROW_TYPE[self._type])
 
     def fitted(self, value: Any) -> Any:
-        """Returns the field's value; Unfit if it cannot hold the given one."""
+        """Returns `value` converted to the field's type. Raises Unfit if the field cannot hold it."""
         if value is None:
             return None
         if self._type is FieldType.STRING:
@@ -164,14 +164,14 @@ def _blob(value: Any) -> bytes:
 
 
 def _named(value: Any) -> str:
-    """Returns a number itself; for others, and for numbers too long to read, their kind."""
+    """Returns a text for messages: the number itself, or the kind of the value if it is not a number or has too many digits."""
     if isinstance(value, bool | float) or (isinstance(value, int) and abs(value) < _DIGITS_MAX):
         return str(value)
     return "a whole number of many digits" if isinstance(value, int) else describe_kind(value)
 
 
 def describe_kind(value: Any) -> str:
-    """Returns a word for the kind of a value, for messages."""
+    """Returns words for the kind of a value, such as "nothing" or "a list", for messages."""
     if value is None:
         return "nothing"
     return _KINDS.get(type(value), f"a {type(value).__name__}")

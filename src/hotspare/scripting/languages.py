@@ -1,4 +1,4 @@
-"""The languages of user code, one line each; and the state that the code of a project shares."""
+"""Compiles user code in either language, and the state that the code of a project shares."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from hotspare.scripting.shared import InitialSharedState, Properties
 
 
 def compile_user_code(text: ProgramText) -> Program:
-    """Returns the compiled program. ProjectError if it cannot be loaded, or lacks a function that is called."""
+    """Returns the compiled program. Raises ProjectError if the code cannot be loaded, or lacks a function that the window calls."""
     program = _program(text)
     _check(text, program)
     return program
 
 
 def _program(text: ProgramText) -> Program:
-    """Compiles, importing only the interpreter of the language: few projects have code, and fewer in both languages."""
+    """Returns the compiled program. Imports only the interpreter of its language: few projects have code, and fewer in both
+    languages.
+    """
     if text.script.language is Language.LUA:
         from hotspare.scripting.lua.program import LuaProgram
 
@@ -44,8 +46,9 @@ def _check(text: ProgramText, program: Program) -> None:
 
 
 def compile_shared(scripts: Mapping[Script, Sequence[Module]]) -> InitialSharedState | None:
-    """Returns the state that the code of a project shares; None if it shares nothing. `scripts`: all code of its windows, each with
-    the modules that it uses. ProjectError with the errors of its snippets.
+    """Returns the initial state that the Lua code of a project shares; None if no Lua code shares anything.
+
+    `scripts`: all code of the windows, each with the modules that it uses. Raises ProjectError with the mistakes of all snippets.
     """
     texts = {
         (script.language, text): None

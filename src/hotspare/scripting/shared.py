@@ -21,18 +21,18 @@ from hotspare.table.memory import PinnedPart
 from hotspare.table.pages import Column, Columns, Page, require_column
 
 SHARED_PAGE = "#shared"
-"""The name of the page; names of windows' pages begin with their query."""
+"""The name of the page with the shared state. It cannot collide with pages of windows, whose names begin with their query."""
 _PROPERTIES, _VALUES = "properties", "values"
 _HELD, _TOLD, _CHANGES = "held", "told", "changes"
 
 PROPERTIES_BYTES_MAX = 16 << 20
-"""The limit on all properties of a project, in bytes as they are kept."""
+"""The maximum size of all properties of a project together, in bytes of their canonical form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property. `change_number`: the number of the change that set it, among all changes of properties. `size`: in bytes. The
-    value is never modified.
+    """A property. `change_number`: the number of the change that set it, counted over all properties. `size`: the bytes of its
+    canonical form. The value is never modified in place.
     """
 
     change_number: int
@@ -41,16 +41,16 @@ class Property:
 
 
 class Properties(PinnedPart):
-    """Values by name, as a part of a page: at most `bytes_max` bytes."""
+    """The properties of a project by name, as a part of a page. Together they have at most `bytes_max` bytes."""
 
     def __init__(self, bytes_max: int = PROPERTIES_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._held: dict[str, Property] = {}
         self._told: dict[str, int] = {}
-        """The number of the last change that each listener received."""
+        """For each listener, the number of the last change that it received."""
         self._bytes = 0
         self._changes, self._begun = 0, 0
-        """The number of changes, and of those before the first event."""
+        """The number of changes so far, and the number of changes before the first event."""
 
     @property
     def pinned_bytes(self) -> int:
@@ -63,19 +63,19 @@ class Properties(PinnedPart):
         return twin
 
     def copy_before_first_event(self) -> Properties:
-        """Returns a twin for the state before the first event."""
+        """Returns a copy in which all changes so far count as changes before the first event."""
         twin = self.freeze()
         twin._begun = self._changes
         return twin
 
     def get(self, name: str) -> tuple[Value, int]:
-        """Returns a property, None if it does not exist, and its size."""
+        """Returns the value of a property, None if the property does not exist, and its size in bytes."""
         held = self._held.get(name)
         return (held.value, held.size) if held is not None else (None, 0)
 
     def set(self, name: str, value: Value) -> int:
-        """Sets a property; returns its size. CodeFailure if all properties together exceed the limit. None removes the value, which
-        is also a change.
+        """Sets a property to `value`; None removes the value, which is also a change. Returns the new size in bytes. Raises
+        CodeFailure if all properties together exceed the limit.
         """
         others = self._bytes - self.get(name)[1]
         try:
@@ -88,8 +88,8 @@ class Properties(PinnedPart):
         return size
 
     def poll_property(self, listener: str, name: str, *, wants_first: object) -> tuple[bool, Value]:
-        """Returns whether the property changed since the listener's last request, or since the first event, and its value. A
-        listener that `wants_first` also receives changes before the first event.
+        """Returns (True, value) if the property changed since the last change that `listener` received, else (False, None). For a
+        new listener only changes since the first event count, or all changes if `wants_first` is true.
         """
         held = self._held.get(name)
         if held is None or held.change_number <= self._told.get(listener, 0 if wants_first else self._begun):
@@ -113,7 +113,9 @@ class Properties(PinnedPart):
 
 
 class StepSharedCode(SharedCode):
-    """The shared state during a step. `snippets` by name. None of them may call itself, directly or indirectly."""
+    """The shared state during a step: `properties`, and `snippets` by name. A snippet that calls itself, directly or indirectly,
+    raises CodeFailure.
+    """
 
     def __init__(self, properties: Properties, snippets: Mapping[str, CodeState[None]]) -> None:
         self._properties = properties
@@ -149,8 +151,8 @@ class StepSharedCode(SharedCode):
 
 @dataclass(frozen=True)
 class InitialSharedState:
-    """The shared state of a project before the first event: its snippets by name, and the properties that these set when they
-    began.
+    """The shared state of a project before the first event: the snippets by name, and the properties after the init functions of
+    all snippets.
     """
 
     snippets: Mapping[str, Program]
@@ -161,7 +163,7 @@ class InitialSharedState:
         return Page({_PROPERTIES: self.properties.copy_before_first_event(), **snippets})
 
     def attach_pages(self, pages: Mapping[str, Page]) -> None:
-        """Lets all code in `pages` share the state in the page of `open` among them."""
+        """Attaches the shared state, in the page SHARED_PAGE of `pages`, to all code in `pages`."""
         parts = pages[SHARED_PAGE].parts
         properties = parts[_PROPERTIES]
         assert isinstance(properties, Properties)

@@ -4,7 +4,7 @@
 
     alerts = apply("payments.yaml", {"cards/payments": payments}, order_by="at", partition_by="card")["cards/alerts"]
 
-It needs a Spark session of its caller, and hotspare on the machines on which the session's tasks run.
+The caller supplies a Spark session. The machines that run its tasks need hotspare installed.
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ __all__ = ["OnBadEvents", "RunUntil", "apply", "publish", "register", "replay", 
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the format "hotspare" with a session, for its readers of tables and of streams."""
+    """Registers the format "hotspare" with a session, for `spark.read` and `spark.readStream`."""
     run_this_python(spark)
     spark.dataSource.register(OutputTable)

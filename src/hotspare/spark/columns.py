@@ -1,7 +1,7 @@
-"""Columns of Spark and fields of a project: which fit each other, and their names. Spark's types are known only by name.
+"""Columns of Spark and fields of a project: which types fit each other, and their names. Spark's types are known only by name.
 
-Times enter Python as microseconds since 1970 in UTC: Spark has timestamps with and without a zone, and days; the last two count as
-UTC.
+Times enter Python as microseconds since 1970 in UTC. Spark has timestamps with a zone, timestamps without one, and days; the last
+two count as UTC.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SPARK_TYPE: Mapping[FieldType, str] = {
     FieldType.INT64_ARRAY: "array<bigint>",
     FieldType.DOUBLE_ARRAY: "array<double>",
 }
-"""The type of a field in a DataFrame that hotspare makes."""
+"""The Spark type of each field type in the DataFrames that hotspare returns."""
 
 TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
-"""Types of columns that hold a time."""
+"""The Spark types of columns that hold a time."""
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TAKEN: Mapping[FieldType, tuple[str, ...]] = {
     FieldType.INT32: _WHOLE[:3],
@@ -48,15 +48,18 @@ _TAKEN: Mapping[FieldType, tuple[str, ...]] = {
     FieldType.INT64_ARRAY: ("array<bigint>", "array<int>", "array<smallint>", "array<tinyint>"),
     FieldType.DOUBLE_ARRAY: ("array<double>", "array<float>"),
 }
-"""Types, by their names in Spark, all of whose values are values of the field. Decimals not wider than money fit it, too."""
+"""For each field type, the Spark types all of whose values fit the field. A money field also takes decimals with at most its
+digits.
+"""
 _US = 1_000_000
 _MONEY_SCALE, _MONEY_WHOLE = 4, 14
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """The names of the columns next to the fields, in a DataFrame of outputs and of events: as here, or with the prefix `hs:` if a
-    field has that name."""
+    """The names of the columns next to the fields, in a DataFrame of outputs or of events. Each is the attribute's name, with the
+    prefix `hs:` if a field has that name.
+    """
 
     opcode: str
     flags: str
@@ -66,13 +69,13 @@ class Meta:
 
     @classmethod
     def for_schema(cls, schema: Schema) -> Meta:
-        """Returns the names for a schema. Names that differ only in case are the same to Spark."""
+        """Returns the names for a schema. Names that differ only in case count as equal, because Spark ignores case by default."""
         taken = {name.lower() for name in schema.names}
         return cls(*(f"hs:{name}" if name in taken else name for name in cls.__slots__))
 
 
 def is_taken(field: Field, spark_type: str) -> bool:
-    """Whether every value of a column of this type, named as Spark names it, is a value of the field."""
+    """Whether every value of a column of `spark_type`, as Spark names the type, fits the field."""
     if spark_type in _TAKEN[field.type]:
         return True
     name, _, bounds = spark_type.partition("(")
@@ -85,8 +88,9 @@ def is_taken(field: Field, spark_type: str) -> bool:
 
 
 def found_column(window: str, name: str, columns: Mapping[str, str]) -> str:
-    """Returns the column's name as the window's table spells it; `columns` are the table's types by name. Raises UsageError if it
-    has no such column."""
+    """Returns the name of the column `name` as the window's table spells it. `columns`: the types of the table's columns by name.
+    Raises UsageError if the table lacks the column.
+    """
     by_lower = {each.lower(): each for each in columns}
     found = name if name in columns else by_lower.get(name.lower())
     if found is None:
@@ -95,7 +99,7 @@ def found_column(window: str, name: str, columns: Mapping[str, str]) -> str:
 
 
 def check_column(window: str, field: Field, spark_type: str) -> None:
-    """Raises UsageError unless the column fits the field."""
+    """Raises UsageError unless all values of a column of `spark_type` fit the field."""
     if not is_taken(field, spark_type):
         raise UsageError(
             f"column {field.name} of the table of {window} is {spark_type}, the field is {field.type.value}",
@@ -104,8 +108,9 @@ def check_column(window: str, field: Field, spark_type: str) -> None:
 
 
 def to_field(column: pa.Array, type_: FieldType) -> pa.Array:
-    """Returns a column from Spark in the type of `batch.ARROW_TYPE`. Times are in microseconds, of which a date keeps whole
-    seconds."""
+    """Returns a column from Spark, whose times are microseconds, in the type `batch.ARROW_TYPE`. A date keeps only whole
+    seconds.
+    """
     if type_ is FieldType.STAMP:
         return column.cast(pa.timestamp("us"))
     if type_ is FieldType.DATE:
@@ -116,7 +121,7 @@ def to_field(column: pa.Array, type_: FieldType) -> pa.Array:
 
 
 def to_spark(column: pa.Array, type_: FieldType) -> pa.Array:
-    """Returns a column of outputs in the form that Spark accepts for SPARK_TYPE."""
+    """Returns a column of outputs in the form in which Spark accepts it as SPARK_TYPE. Times become timestamps in UTC."""
     if type_ is FieldType.DATE:
         column = column.cast(pa.timestamp("us"), safe=False)
     if type_ in TIME_TYPES:
@@ -125,6 +130,8 @@ def to_spark(column: pa.Array, type_: FieldType) -> pa.Array:
 
 
 def table_type(schema: Schema, before: Sequence[tuple[str, str]], after: Sequence[tuple[str, str]]) -> str:
-    """Returns the schema of a DataFrame as Spark's DDL: columns by name and type before and after the fields."""
+    """Returns the schema of a DataFrame as Spark's DDL. `before` and `after`: the names and types of the columns before and after
+    the fields.
+    """
     fields = [(field.name, SPARK_TYPE[field.type]) for field in schema.fields]
     return ", ".join(f"`{name}` {type_}" for name, type_ in (*before, *fields, *after))

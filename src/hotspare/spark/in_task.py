@@ -1,4 +1,4 @@
-"""Runs the engine's core in a task of Spark: rows of one shard, in order, become the outputs of one window.
+"""Runs the engine's core in a task of Spark: the ordered rows of one shard become the outputs of one window.
 
 The rows arrive as Arrow batches whose columns are named here; `tables.py` makes Spark deliver them in that form. This module does
 not use Spark.
@@ -36,29 +36,31 @@ from hotspare.rows.refusals import NO_BAD_ROWS, BadRows
 from hotspare.spark.columns import to_field, to_spark
 
 TOPIC, TIME, OPCODE, FLAGS = "topic", "time_us", "opcode", "flags"
-"""Columns next to the fields. Without one of them, all rows are of the first window, at time 0, inserts, or normal."""
+"""The columns next to the fields. If one is missing, every row is of the first window, at time 0, an insert, or normal."""
 
 STEP_ROWS, STEP_BYTES = 40_000, 16 << 20
-"""The size of a step of the engine: a step takes milliseconds even if it has few rows, and Spark delivers ten thousand."""
+"""The size of a step of the engine, in rows or bytes. Spark's batches of ten thousand rows are joined, because even a small step
+takes milliseconds.
+"""
 
 
 def field_column(topic: int, place: int) -> str:
-    """Returns the name of a field's column."""
+    """Returns the name of the column for the field at index `place` of the source window number `topic`."""
     return f"f{topic}_{place}"
 
 
 class OnBadEvents(Enum):
-    """Policy for rows that a window refuses."""
+    """The policy for rows that a window refuses."""
 
     FAIL = "fail"
-    """The first one ends the job with an error that names its window and shows it."""
+    """The first refused row ends the job with an error that names the window and shows the row."""
     KEEP = "keep"
-    """They become rows of a table of their own."""
+    """Refused rows are returned as a table of bad events."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """The first and the last time of the rows of all shards, in microseconds."""
+    """The time of the first and of the last row of all shards, in microseconds since 1970 UTC."""
 
     first_us: int
     last_us: int
@@ -66,9 +68,12 @@ class TimeRange:
 
 @dataclass(frozen=True)
 class ShardWork:
-    """The work of every task. `project` is pickled. `stream` is the stream whose outputs are returned: a published window's, or
-    that of the bad events. `time_range` is None if this task has all rows. `time`: the column of the rows' times, which may be that
-    of a field."""
+    """The work that every task of a job does on its shard. `project`: the pickled project. `stream`: the published window whose
+    outputs are returned, or the bad events.
+
+    `time_range`: the times of all shards; None if this task has all rows. `time`: the column of the rows' times, which may be the
+    column of a field.
+    """
 
     project: bytes
     stream: str
@@ -90,8 +95,11 @@ class ShardWork:
         return cls(pickle.dumps(project), stream, bad_events, span, time, until)
 
     def run(self, batches: Iterable[pa.RecordBatch], shard: int, step_rows: int = STEP_ROWS) -> Iterator[pa.RecordBatch]:
-        """Yields outputs as batches of fields, with the numbers of opcode and flags before them, and shard and sequence after them.
-        They do not depend on `step_rows`, the number of rows in a step."""
+        """Runs the project over the rows of one shard and yields the outputs of `stream`. Columns: opcode and flags as numbers, the
+        fields, shard, sequence.
+
+        The outputs do not depend on `step_rows`, the number of rows in a step.
+        """
         with fixed_environment():
             yield from self._outputs(batches, shard, step_rows)
 
@@ -105,7 +113,7 @@ class ShardWork:
 
 
 def _joined(batches: Iterable[pa.RecordBatch], step_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows in larger batches, none of which is empty."""
+    """Yields the same rows in batches of at least `step_rows` rows or STEP_BYTES bytes, except the last one. No batch is empty."""
     waiting, rows, size = list[pa.RecordBatch](), 0, 0
     for batch in filter(len, batches):
         waiting.append(batch)
@@ -118,7 +126,7 @@ def _joined(batches: Iterable[pa.RecordBatch], step_rows: int) -> Iterator[pa.Re
 
 
 class _Shard:
-    """The engine's run over the rows of one shard."""
+    """A run of the engine's core over the rows of one shard."""
 
     def __init__(self, work: ShardWork, plan: Plan, shard: int) -> None:
         project = plan.resolved.project
@@ -148,7 +156,7 @@ class _Shard:
         return iter([Segment(0, len(times_us), _NO_TIMES, _NO_TIMES)])
 
     def _end(self) -> Iterator[pa.RecordBatch]:
-        """Yields the outputs of the last ticks and of the end of the input."""
+        """Yields the outputs of the ticks after the last row, and of the end of the input."""
         last_us = self._newest_us if self._work.time_range is None else max(self._newest_us, self._work.time_range.last_us)
         end_us = end_us_of(last_us, self._interval_us, self._pulses_us)
         until_us = end_us if self._pulses_us else last_us
@@ -174,7 +182,9 @@ class _Shard:
     def _step(
         self, rows: pa.RecordBatch | None, times_us: Int64s, segment: Segment, tick_form: int = 0
     ) -> Iterator[pa.RecordBatch]:
-        """Yields the outputs of a segment's rows and ticks, in their order."""
+        """Yields the outputs of a segment's rows and ticks in their order. `rows`: the rows of the segment, None for ticks only.
+        `times_us`: the times of the batch.
+        """
         count, ticks = segment.end - segment.begin, len(segment.ticks_us)
         at = segment.places - segment.begin
         is_tick = np.insert(np.zeros(count, np.bool_), at, np.ones(ticks, np.bool_))
@@ -204,8 +214,9 @@ class _Shard:
     def _events(
         self, rows: pa.RecordBatch, topics: npt.NDArray[np.int32], message: Int64s
     ) -> tuple[dict[int, DecodedRows], dict[int, BadRows]]:
-        """Returns by topic the events, and the rows whose opcode or flags are invalid. `message`: their numbers among rows and
-        ticks."""
+        """Returns two dicts by topic: the valid events, and the rows whose opcode or flags are invalid. `message`: the number of
+        each row among rows and ticks.
+        """
         opcode, flags = event_numbers(rows)
         events: dict[int, DecodedRows] = {}
         unread: dict[int, BadRows] = {}
@@ -277,12 +288,14 @@ _FLAGS = {text.lower(): number for number, text in enumerate(FLAG_TEXTS.to_pylis
 
 
 def output_names(schema: Schema) -> list[str]:
-    """Returns the names of a task's result columns: those next to the fields cannot be confused with a field."""
+    """Returns the names of a task's result columns. Columns next to the fields have a prefix, so they cannot collide with a
+    field.
+    """
     return ["hs:opcode", "hs:flags", *schema.names, "hs:shard", "hs:sequence"]
 
 
 def needs_ticks(plan: Plan) -> bool:
-    """Whether any operator acts when time passes."""
+    """Whether any operator of the plan acts when time passes."""
     return any(node.operator.clock.has_ticks for node in plan.nodes)
 
 
@@ -294,7 +307,9 @@ def _topics(rows: pa.RecordBatch) -> npt.NDArray[np.int32]:
 
 
 def event_numbers(rows: pa.RecordBatch) -> tuple[UInt8s, UInt8s]:
-    """Returns opcode and flags of each row; 0 for an invalid word."""
+    """Returns the numbers of opcode and flags of each row; 0 for an invalid text. Without such a column all rows are normal
+    inserts.
+    """
     return _numbers(rows, OPCODE, _OPCODES, Opcode.INSERT), _numbers(rows, FLAGS, _FLAGS, Flag.NORMAL)
 
 

@@ -1,4 +1,4 @@
-"""The facts about a project on a bus that Spark's tables need."""
+"""Resolves what Spark's tables need about a project on a bus: the bus URL, and the description of a window."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hotspare.model.names import nearest_names_hint
 
 
 class WindowName(NamedTuple):
-    """The parts of PROJECT/CQ/WINDOW."""
+    """The parts of a window's full name PROJECT/CQ/WINDOW."""
 
     project: str
     query: str
@@ -31,8 +31,9 @@ class WindowName(NamedTuple):
 
 
 def checked_bus(given: str) -> str:
-    """Returns the URL with absolute paths. Raises UsageError if it means another bus in each process, or a file that does not
-    exist."""
+    """Returns the URL `given` with absolute paths. Raises UsageError for a memory bus, which exists in one process only, and for a
+    file that does not exist.
+    """
     url = absolute_url(given)
     if url.startswith("memory://"):
         raise UsageError(f"{url} is in one process only, and Spark has several", hint="use a sqlite:///... or kafka://... bus")
@@ -44,8 +45,9 @@ def checked_bus(given: str) -> str:
 
 
 def window_on_bus(bus: Bus, prefix: str, name: WindowName, file: Path | None, shards: int = 1) -> WindowMetadata:
-    """Returns the description of a window from the project's file, if given, else from what an engine published on the bus. Raises
-    UsageError if neither knows it."""
+    """Returns the description of a window. The source is the project's file, or without one the metadata that an engine published
+    on the bus. Raises UsageError if the source lacks the window.
+    """
     found: Mapping[str, WindowMetadata]
     if file is not None:
         found = describe(checked_project(file, {}, name=name.project).resolved, checked_prefix(prefix), shards).windows

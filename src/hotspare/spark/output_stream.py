@@ -1,9 +1,9 @@
-"""An output stream of a project as a table of Spark, whole or growing: the format "hotspare" of read and readStream.
+"""An output stream of a project as a table of Spark, static or streaming: the format "hotspare" of read and readStream.
 
     bus ──► committed messages, by partition ──► tasks: a range of offsets each ──► rows with opcode, shard, sequence and output id
 
-The content of a topic is committed, each sequence of a precise stream once. So a range of offsets always has the same rows, and
-Spark's checkpoint of offsets gives exactly-once. A range ends at the last stable offset.
+A topic contains only committed messages, and each sequence of a precise stream once. So a range of offsets always has the same
+rows, and Spark's checkpoint of offsets gives exactly-once. A range ends at the last stable offset.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from hotspare.spark.on_bus import WindowName, checked_bus, window_on_bus
 
 NAME = "hotspare"
 OFFSETS_IN_TASK_MAX = 50_000
-"""The most offsets that a task reads: several tasks read a large topic."""
+"""The maximum number of offsets that one task reads. Several tasks read a larger topic."""
 _READ_MESSAGES_MAX = 2_000
 _READ_BYTES_MAX = 8 << 20
 _ID_COLUMNS = ("hs:topic", "hs:partition", "hs:offset", "hs:index", "hs:ordinal")
@@ -46,8 +46,9 @@ _ID_COLUMNS = ("hs:topic", "hs:partition", "hs:offset", "hs:index", "hs:ordinal"
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """The options of a reader: the bus, and the stream, which is that of `window` (PROJECT/CQ/WINDOW) or the bad events of the
-    project `bad`. `project` is a file with the schema, if the bus lacks it; `messages_max` bounds a micro-batch."""
+    """The options of a reader. `bus`: the URL. `window` (PROJECT/CQ/WINDOW) or `bad` (a project, for its bad events) names the
+    stream. `project`: a file with the schema, if the bus lacks it. `messages_max`: the limit of a micro-batch, 0 for none.
+    """
 
     bus: str
     prefix: str = "hotspare"
@@ -58,8 +59,9 @@ class StreamOptions:
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> StreamOptions:
-        """Returns the checked options, whose names have no case in Spark. Raises UsageError for an unknown one, or if the stream is
-        missing."""
+        """Returns the checked options. Their names are compared without case, as Spark does. Raises UsageError for an unknown
+        option, or unless the bus and exactly one stream are named.
+        """
         names, known = {name.lower().replace("_", ""): name for name in cls.__dataclass_fields__}, {}
         for option, text in options.items():
             name = names.get(option.lower().replace("_", ""))
@@ -104,8 +106,11 @@ class StreamOptions:
 
 class OutputTable(DataSource):  # type: ignore[misc, unused-ignore]
     """The format "hotspare". Columns: `opcode` and `flags` as in CSV, the window's fields, `shard` (the partition), `sequence`, and
-    `output_id`. That is the position of the output's cause and its ordinal there, and null for blocks of several outputs in a
-    format other than Arrow."""
+    `output_id`.
+
+    `output_id` is the position of the input that caused the output, and the output's number for that input. It is null for messages
+    of several outputs in a format other than Arrow.
+    """
 
     @classmethod
     def name(cls) -> str:
@@ -126,7 +131,7 @@ class OutputTable(DataSource):  # type: ignore[misc, unused-ignore]
 
 @dataclass(frozen=True)
 class Range(InputPartition):  # type: ignore[misc, unused-ignore]
-    """Offsets of one partition of the topic, from `begin` up to `end`."""
+    """The offsets that one task reads: from `begin` up to, but without, `end`, in partition `number` of the topic."""
 
     number: int
     begin: int
@@ -134,7 +139,9 @@ class Range(InputPartition):  # type: ignore[misc, unused-ignore]
 
 
 def ranges(begins: Mapping[int, int], ends: Mapping[int, int]) -> list[Range]:
-    """Returns the ranges that tasks read of partitions, by number; a partition without a begin is read whole."""
+    """Returns the ranges that tasks read. `begins` and `ends`: offsets by partition number; a partition without a begin is read
+    from offset 0.
+    """
     return [
         Range(number, at, min(at + OFFSETS_IN_TASK_MAX, end))
         for number, end in sorted(ends.items())
@@ -143,14 +150,16 @@ def ranges(begins: Mapping[int, int], ends: Mapping[int, int]) -> list[Range]:
 
 
 class _Reading:
-    """The common part of both readers: the driver's requests to the bus, and reading in a task, which has no project file."""
+    """The common base of both readers. On the driver it queries the bus; in a task, which has no project file, it reads a range."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self._options, self._fields = options, options.schema()
         self._schema = schema
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a range. Raises PositionLost if retention has deleted some of them."""
+        """Yields the rows of the range `partition`, decoded, in batches. Raises PositionLost if retention has deleted messages of
+        the range.
+        """
         if not isinstance(partition, Range):
             return  # Spark's partition if there are no ranges
         options, fields = self._options, self._fields
@@ -176,7 +185,7 @@ class _Reading:
 
 
 def typed_rows(rows: pa.RecordBatch, fields: Schema, shard: int, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns outputs as rows of the table."""
+    """Returns the decoded outputs `rows` as rows of the table, whose Arrow schema is `schema`."""
     ids = [rows.column(name).cast(pa.string()) for name in _ID_COLUMNS]
     columns = [
         opcode_letters(rows.column("hs:opcode")),
@@ -198,7 +207,7 @@ def _check_kept(bus: Bus, where: Partition, offset: int) -> None:
 
 
 class TableReader(_Reading, DataSourceReader):  # type: ignore[misc, unused-ignore]
-    """Reads what the topic holds when the query is planned."""
+    """The reader of a static table. It reads the messages that the topic contains when Spark plans the query."""
 
     def partitions(self) -> Sequence[Range]:
         bus = self._opened()
@@ -211,12 +220,16 @@ class TableReader(_Reading, DataSourceReader):  # type: ignore[misc, unused-igno
 
 
 class GrowingReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc, unused-ignore]
-    """Reads from the oldest kept output on. An offset is {number of the partition: offset}."""
+    """The reader of a streaming table. It begins with the oldest output that retention has not deleted. A Spark offset is
+    {partition number: offset}.
+    """
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._until: dict[str, int] | None = None
-        """The ends at which Trigger.AvailableNow stops."""
+        """With Trigger.AvailableNow, the end offset of each partition at the start of the query, where the query stops;
+        else None.
+        """
 
     def initialOffset(self) -> dict[str, int]:
         return self._bus_offsets("begin_offset")
@@ -249,7 +262,7 @@ class GrowingReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNo
         return ranges(begins, ends)
 
     def _bus_offsets(self, what: str) -> dict[str, int]:
-        """Returns for each partition the offset that this method of a bus gives."""
+        """Returns for each partition the result of the bus method named `what`, `begin_offset` or `end_offset`."""
         bus = self._opened()
         try:
             ask: Any = getattr(bus, what)

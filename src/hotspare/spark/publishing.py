@@ -1,4 +1,4 @@
-"""Publishes a table, also a growing one, to the inbound topic of a source window: every row once, even if Spark retries.
+"""Publishes a table, static or streaming, to the inbound topic of a source window: every row once, even if Spark retries.
 
     rows ──► their partition of the topic ──► put in order ──► chunks of a fixed number of rows ──► the topic, each chunk once
 
@@ -39,11 +39,11 @@ from hotspare.spark.on_bus import WindowName, checked_bus, window_on_bus
 from hotspare.spark.source_tables import Names, SourceTable, check_frame, order_column, ordered_by, ties_completed
 
 CHUNK_ROWS = 1_000
-"""Rows that are written at once. The fixed number makes chunks the same at each attempt."""
+"""The number of rows that one transaction writes. It is fixed, so that chunks are the same at each attempt."""
 _CHUNK_BITS = 32
 _PARTITION = "partition"
 _HEADERS_BYTES = 4_096
-"""Room for a message's content other than its value."""
+"""The bytes of a message that are reserved for everything but its value."""
 
 
 def publish(
@@ -58,12 +58,12 @@ def publish(
 ) -> Any:
     """Publishes rows to the source window PROJECT/CQ/WINDOW on a bus, in order of `order_by`, and of all fields among equals.
 
-    The topic remembers the rows by `name`: repeated calls publish the same table under the same name once, and resume after an
-    interruption. So another table needs another name. Columns are as in `apply`. `project` is the project's file, needed if no
-    engine has described it on the bus yet.
+    The topic records the published rows under `name`. A repeated call with the same table and name publishes no row twice, and
+    resumes after an interruption. So another table needs another name. Columns are as in `apply`. `project` is the project's file,
+    needed if no engine has described the project on the bus yet.
 
-    Returns the count of rows that this call wrote. For a streaming table it returns Spark's writer: give it a checkpoint and start
-    it. Micro-batches are identified by their numbers, so a new checkpoint needs a new name.
+    Returns the count of rows that this call wrote. For a streaming table it returns Spark's writer: set a checkpoint and start it.
+    Micro-batches are identified by their numbers, so a new checkpoint needs a new name.
     """
     bus, file = checked_bus(bus), absolute_path(project) if project else None
     if not name:
@@ -78,7 +78,7 @@ def publish(
 
 
 class _MicroBatches:
-    """The micro-batches of one query, from its first one."""
+    """The micro-batches of one streaming query. Before the first one, `check_follows` compares its number with the topic."""
 
     def __init__(self, target: _Target, order_by: Names) -> None:
         self._target, self._order_by = target, order_by
@@ -92,7 +92,9 @@ class _MicroBatches:
 
 
 def check_follows(target: _Target, number: int) -> None:
-    """Raises UsageError if the topic has later micro-batches of the name: the query's own up to there would be skipped."""
+    """Raises UsageError if the topic has a micro-batch of this name after `number`: all micro-batches up to there would be
+    skipped.
+    """
     bus = open_bus(target.bus)
     try:
         newest = max(_micro_batch(target.source(bus, place).read_source_position()) for place in range(target.count))
@@ -105,7 +107,7 @@ def check_follows(target: _Target, number: int) -> None:
 
 @dataclass(frozen=True)
 class _Target:
-    """The topic of a window, and the name under which rows are written."""
+    """The destination of the rows: the topic of a window, and the source name under which the topic records them."""
 
     bus: str
     topic: str
@@ -140,7 +142,7 @@ class _Target:
 
 
 def _publish_micro_batch(table: DataFrame, number: int, target: _Target, order_by: Names) -> int:
-    """Publishes the rows of one micro-batch; returns how many were new."""
+    """Publishes the rows of micro-batch `number`. Returns the count of rows that were not on the topic yet."""
     run_this_python(table.sparkSession)
     given = SourceTable.from_frame(0, target.window, target.schema, table, ordered_by(order_by, target.window))
     rows = table.select(*given.orders(), *given.fields(), *given.meta_columns(list(given.meta_column_names())))
@@ -157,7 +159,7 @@ def _publish_micro_batch(table: DataFrame, number: int, target: _Target, order_b
 
 
 def _routed(routing: Routing) -> OnBatches:
-    """Returns a function that gives every row its partition."""
+    """Returns a function that appends to each batch a column with the partition of each row."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -180,7 +182,9 @@ def _writer(target: _Target, number: int) -> OnBatches:
 
 
 def _write_all(bus: Bus, target: _Target, number: int, batches: Iterator[pa.RecordBatch]) -> Iterator[int]:
-    """Yields for each chunk how many rows were new. Raises UsageError if other rows were published under the name."""
+    """Writes the chunks of the batches to the topic. Yields for each chunk the count of rows that were not there yet. Raises
+    UsageError if other rows were published under the name.
+    """
     allowed = bus.message_bytes_max([target.topic])[target.topic] - _HEADERS_BYTES
     sources: dict[int, _Source] = {}
     for partition, place, rows in chunks(batches):
@@ -192,8 +196,11 @@ def _write_all(bus: Bus, target: _Target, number: int, batches: Iterator[pa.Reco
 
 
 def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-    """Yields rows of one partition each, CHUNK_ROWS or the last ones: the partition, the chunk's number there, and its rows. The
-    rows of a partition must be adjacent; the batch boundaries do not matter."""
+    """Yields (partition, number of the chunk in that partition, rows). A chunk has CHUNK_ROWS rows; the last one of a partition may
+    have fewer.
+
+    The rows of a partition must be adjacent; the batch boundaries do not matter.
+    """
     held: list[pa.RecordBatch] = []
     partition, place = -1, 0
     for batch in batches:
@@ -217,7 +224,7 @@ def chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.Rec
 
 
 def _block(rows: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Returns the rows in the form of messages."""
+    """Returns the rows with the columns of a message in Arrow format: opcode and flags as numbers, then the fields."""
     opcode, flags = event_numbers(rows)
     columns = [to_field(rows.column(field_column(0, place)), field.type) for place, field in enumerate(schema.fields)]
     fields = [*(pa.field(name, pa.uint8()) for name in meta_names(schema)), *arrow_fields(schema)]
@@ -225,7 +232,9 @@ def _block(rows: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 
 
 def encoded(block: pa.RecordBatch, bytes_max: int) -> list[bytes]:
-    """Returns one message, or halves of it, recursively, if it would be too large."""
+    """Returns the block as one message, or halved until each message has at most `bytes_max` bytes. Raises MessageTooLarge if a
+    single row is larger.
+    """
     value = arrow_block.encode(block)
     if len(value) <= bytes_max:
         return [value]
@@ -236,7 +245,7 @@ def encoded(block: pa.RecordBatch, bytes_max: int) -> list[bytes]:
 
 
 class _Source:
-    """The published part of one source on one partition of the topic."""
+    """The record of one source in one partition of the topic, and the writer of its chunks."""
 
     def __init__(self, source: PublishedSource, name: str) -> None:
         self._source, self._name = source, name
@@ -244,7 +253,9 @@ class _Source:
         self._given = 0
 
     def write(self, block: pa.RecordBatch, position: int, bytes_max: int) -> int:
-        """Writes a chunk unless it is on the topic; returns how many rows were written."""
+        """Writes a chunk unless the topic has it. Returns the count of written rows. Raises UsageError if the topic has another
+        chunk at `position`.
+        """
         self._given = position
         while position > self._position.published_bytes:
             messages = encoded(block, bytes_max)
@@ -262,7 +273,9 @@ class _Source:
         return 0
 
     def check_end(self) -> None:
-        """Raises UsageError if more chunks of this micro-batch are published than it has."""
+        """Raises UsageError if the topic has more chunks of this micro-batch than were written: other rows were published under the
+        name.
+        """
         if self._position.published_bytes > self._given and _micro_batch(self._position) == _micro_batch(
             SourcePosition(self._given)
         ):
@@ -273,7 +286,7 @@ class _Source:
 
 
 def _micro_batch(position: SourcePosition) -> int:
-    """Returns the number of the newest micro-batch of which a part is published."""
+    """Returns the number of the newest micro-batch that is published, at least in part; 0 if none is."""
     return max(0, position.published_bytes - 1) >> _CHUNK_BITS
 
 

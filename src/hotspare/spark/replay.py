@@ -1,4 +1,6 @@
-"""Implements `hotspare replay --runner partitioned`: runs `apply` over Parquet files in a session of its own and writes folders."""
+"""Implements `hotspare replay --runner partitioned`: runs `apply` over Parquet files in a Spark session of its own, and writes the
+outputs to folders.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ from hotspare.spark.in_task import OnBadEvents
 from hotspare.spark.tables import apply
 
 OnStages = Callable[[int, int, str], None]
-"""Called with the finished tasks of the running stages, the number of their tasks, and the names of these stages."""
+"""A callback for progress. Arguments: the number of finished tasks of the running stages, the number of all their tasks, the names
+of the stages.
+"""
 _DETAIL_LENGTH_MAX = 2_000
 _LOOK_S = 0.25
 
@@ -41,8 +45,11 @@ _CONF = {
 
 @dataclass(frozen=True, slots=True)
 class TablesRequest:
-    """A request to replay tables. `inputs`: files or folders of Parquet by source window. `outputs`: folders to write by window;
-    `bad`: the folder of bad events. `times`: by source window the field that orders its rows. `master` and `conf` as in Spark."""
+    """A request to replay tables. `inputs`: Parquet files or folders, by source window. `outputs`: the folder to write, by window.
+    `bad`: the folder for bad events, "" to fail on the first one.
+
+    `times`: the field that orders the rows, by source window. `master` and `conf`: as in Spark.
+    """
 
     project: Path
     inputs: Mapping[str, str]
@@ -59,22 +66,23 @@ class TablesRequest:
 
 @dataclass(frozen=True, slots=True)
 class TablesReplayed:
-    """The result of a replay: the count of written `rows` by window. `undivided`: why one task got all rows, "" if they were
-    divided."""
+    """The result of a replay. `rows`: the number of written rows, by window. `undivided`: why one task ran over all rows, "" if
+    several did.
+    """
 
     rows: Mapping[str, int]
     undivided: str = ""
 
 
 def _ignore_progress(_done: int, _total: int, _stages: str) -> None:
-    """Ignores the progress."""
+    """Ignores the progress; the default callback."""
 
 
 def replay_tables(request: TablesRequest, told: OnStages = _ignore_progress) -> TablesReplayed:
-    """Writes all outputs; calls `told` with Spark's progress.
+    """Runs the project over the inputs and writes all outputs. `told` is called with Spark's progress.
 
-    Raises UsageError and ProjectError if the request or the project is invalid. Raises RunnerError, with window and row, for an
-    event that a window refuses if bad events are not kept.
+    Raises UsageError or ProjectError if the request or the project is invalid. Raises RunnerError, with window and row, if a window
+    refuses an event and bad events are not written.
     """
     loaded = checked_project(request.project, request.properties, request.home, request.name)
     request = replace(request, times={str(s): f for s, f in time_fields(loaded.resolved).fields.items()} | dict(request.times))
@@ -119,7 +127,9 @@ def _check(request: TablesRequest, resolved: Resolved) -> None:
 
 
 def _division(resolved: Resolved, inputs: Mapping[str, str]) -> tuple[dict[str, str] | None, str]:
-    """Returns the fields by which the project divides its rows; else None, and the reason."""
+    """Returns the field by which each source window's rows are divided, and "". If the project cannot be divided, returns None and
+    the reason.
+    """
     fields = partition_fields(resolved)
     found = obstacles(resolved, fields)
     if found:
@@ -129,8 +139,9 @@ def _division(resolved: Resolved, inputs: Mapping[str, str]) -> tuple[dict[str, 
 
 @contextmanager
 def _reporting_stages(spark: SparkSession, told: OnStages) -> Iterator[None]:
-    """Reports the progress of Spark's running stages to `told` while the block runs: this session has no terminal for Spark's own
-    bar."""
+    """Calls `told` with the progress of Spark's running stages while the block runs. Spark's own progress bar needs a terminal,
+    which this session does not have.
+    """
     done = threading.Event()
     looking = threading.Thread(target=_look, args=(spark, told, done), name="stages", daemon=True)
     looking.start()
@@ -160,11 +171,11 @@ def _read(spark: SparkSession, window: str, place: str) -> DataFrame:
 
 
 def _written(spark: SparkSession, table: DataFrame, place: str) -> int:
-    """Writes a table; returns how many rows it has."""
+    """Writes a table as Parquet to `place`. Returns its number of rows."""
     table.write.parquet(place)
     return int(spark.read.parquet(_literal(place)).count())
 
 
 def _literal(place: str) -> str:
-    """Returns the path of an existing file escaped, because Spark reads paths as patterns; any other text unchanged."""
+    """Returns the path of an existing file, escaped because Spark reads paths as patterns. Any other text is returned unchanged."""
     return re.sub(r"[\\\[\]{}*?]", r"\\\g<0>", place) if Path(place).exists() else place

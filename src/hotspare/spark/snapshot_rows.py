@@ -1,4 +1,4 @@
-"""Reads the rows of a window in a snapshot as a table."""
+"""Returns the rows of a window in a snapshot as a table of Spark."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def state(
     part: str = ROWS,
     where: str = "",
 ) -> DataFrame:
-    """Returns a DataFrame with a column for each field of `window` (QUERY/WINDOW), or of the `part` of its state; `hotspare state
-    show` lists the parts.
+    """Returns the rows of `window` (QUERY/WINDOW) in a snapshot, with a column per field; or of the `part` of its state. `hotspare
+    state show` lists the parts.
 
-    `store` is a URL, `snapshot` as for `hotspare state`. `project` is its file; a persisted snapshot contains it. `where`, in Spark
-    SQL, is evaluated on the driver; all rows pass through the driver's memory. Raises UsageError if the group, snapshot, window or
-    part does not exist.
+    `store`: a URL. `snapshot`: as for `hotspare state`. `project`: the project's file, not needed for a persisted snapshot, which
+    contains it. `where`: a condition in Spark SQL, evaluated on the driver. All rows pass through the driver's memory. Raises
+    UsageError if the group, snapshot, window or part does not exist.
     """
     opened = open_existing_store(absolute_url(store))
     try:

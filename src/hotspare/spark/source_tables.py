@@ -1,4 +1,4 @@
-"""A table that is given for a source window: checks that it fits, and forms its rows for the tasks."""
+"""The table that a caller passes for a source window: checks that it fits, and converts its rows for the tasks."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hotspare.spark.columns import TIMES, Meta, check_column, found_column
 from hotspare.spark.in_task import FLAGS, OPCODE, field_column
 
 Names = str | Sequence[str]
-"""One column, or several."""
+"""The name of one column, or the names of several."""
 _DAY_US = 86_400_000_000
 _PLAIN = {OPCODE: "I", FLAGS: "N"}
 
 
 def order_column(place: int) -> str:
-    """Returns the name of the order column at this place."""
+    """Returns the name of the column, in the tasks' rows, that holds the order column at index `place`."""
     return f"o{place}"
 
 
 def ordered_by(order_by: Names | Mapping[str, Names], window: str) -> list[str]:
-    """Returns the columns that order the rows of a window. Raises UsageError if it has none."""
+    """Returns the names of the columns that order the rows of a window. Raises UsageError if `order_by` names none."""
     names = order_by.get(window) if isinstance(order_by, Mapping) else order_by
     columns = [names] if isinstance(names, str) else list(names or ())
     if not columns:
@@ -43,7 +43,7 @@ def check_frame(window: str, table: object) -> DataFrame:
 
 
 def check_static(window: str, given: object) -> None:
-    """Raises UsageError if `given` is not a table, or is a streaming one."""
+    """Raises UsageError if `given` is not a DataFrame, or is a streaming one."""
     table = check_frame(window, given)
     if table.isStreaming:
         what = f"the table of {window} is streaming, and a project runs over static tables"
@@ -51,7 +51,7 @@ def check_static(window: str, given: object) -> None:
 
 
 def check_names(window: str, names: Sequence[str], used: Iterable[str], case: CaseSensitivity) -> None:
-    """Raises UsageError if a used name belongs to several columns."""
+    """Raises UsageError if a name in `used` is the name of several columns. `names`: the columns of the table."""
     known = [case.name_key(name) for name in names]
     for name in used:
         if known.count(case.name_key(name)) > 1:
@@ -75,8 +75,9 @@ class CaseSensitivity(Enum):
 
 @dataclass(frozen=True)
 class SourceTable:
-    """The table of a source window. `topic` is the window's number among the source windows, `types` are Spark's by column, and
-    `order` has the columns that order its rows."""
+    """The table of a source window. `topic`: the window's number among the source windows. `types`: Spark's types by column.
+    `order`: the columns that order the rows.
+    """
 
     topic: int
     window: str
@@ -87,7 +88,9 @@ class SourceTable:
 
     @classmethod
     def from_frame(cls, topic: int, window: str, schema: Schema, table: DataFrame, order: Sequence[str]) -> SourceTable:
-        """Returns the checked table. Raises UsageError if it lacks a column, has one twice, or one does not fit its field."""
+        """Returns the checked table of a window. Raises UsageError if a column is missing or ambiguous, or if its type does not fit
+        the field.
+        """
         types = {field.name: field.dataType.simpleString() for field in table.schema.fields}
         for field in schema.fields:
             check_column(window, field, types[found_column(window, field.name, types)])
@@ -106,7 +109,7 @@ class SourceTable:
 
     @property
     def has_time(self) -> bool:
-        """Whether rows are ordered by a time first."""
+        """Whether the first order column is a time."""
         return self.types[self.order[0]] in TIMES
 
     @property
@@ -117,7 +120,7 @@ class SourceTable:
         return self.table["`" + name.replace("`", "``") + "`"]
 
     def orders(self) -> list[Column]:
-        """Returns the columns by which rows are ordered; times are in microseconds."""
+        """Returns the order columns under the tasks' names; times are in microseconds."""
         found = []
         for place, name in enumerate(self.order):
             column, type_ = self.named(name), self.types[name]
@@ -125,7 +128,9 @@ class SourceTable:
         return found
 
     def as_field(self, name: str) -> str:
-        """Returns the column in which a task has the table's column, ordered in the same way; "" if no column has it unchanged."""
+        """Returns the tasks' column for the field that is filled from the table's column `name`. Returns "" if no field is, or if
+        the conversion could change the order.
+        """
         for place, field in enumerate(self.schema.fields):
             if found_column(self.window, field.name, self.types) == name:
                 is_same = self.types[name] in TIMES or self.types[name] == _CAST.get(field.type, self.types[name])
@@ -133,14 +138,14 @@ class SourceTable:
         return ""
 
     def field_as_key(self, name: str) -> str:
-        """Returns the column in which a task has that field, if rows with equal `key` are equal in it; else ""."""
+        """Returns the tasks' column for the field `name`, if dividing rows by it equals dividing them by `key`; else ""."""
         field = self.schema.fields[self.schema.index[name]]
         if field.type is FieldType.DATE:
             return ""
         return self.as_field(found_column(self.window, name, self.types))
 
     def fields(self) -> list[Column]:
-        """Returns the fields as columns with the tasks' names and types."""
+        """Returns the field columns under the tasks' names and in the tasks' types."""
         found = []
         for place, field in enumerate(self.schema.fields):
             name = found_column(self.window, field.name, self.types)
@@ -153,17 +158,21 @@ class SourceTable:
         return found
 
     def meta_column_names(self) -> dict[str, str]:
-        """Returns the table's columns of opcode and flags, by the tasks' names for them."""
+        """Returns the table's names of its columns opcode and flags, by the tasks' names; a missing column is omitted."""
         names, lower = Meta.for_schema(self.schema), {name.lower(): name for name in self.types}
         return {ours: lower[theirs] for ours, theirs in ((OPCODE, names.opcode), (FLAGS, names.flags)) if theirs in lower}
 
     def meta_columns(self, names: Sequence[str]) -> list[Column]:
-        """Returns opcode and flags as far as they are in `names`: the table's columns, or constants for a normal insert."""
+        """Returns those of the columns opcode and flags that `names` contains. If the table lacks one, it is a constant: a normal
+        insert.
+        """
         own = self.meta_column_names()
         return [(self.named(own[name]) if name in own else F.lit(_PLAIN[name])).alias(name) for name in names]
 
     def key(self, name: str) -> tuple[Column, bool]:
-        """Returns the column by which rows are divided, equal for equal values in all tables, and whether it is text."""
+        """Returns the column that divides the rows by the field `name`, and whether it is text. Equal values give equal keys in all
+        tables.
+        """
         field = self.schema.fields[self.schema.index[name]]
         given = found_column(self.window, name, self.types)
         column = self.named(given)
@@ -187,7 +196,9 @@ def _micros(column: Column, type_: str) -> Column:
 
 
 def ties_completed(rows: DataFrame, first: Sequence[str], content: Sequence[str]) -> DataFrame:
-    """Orders the rows of each partition by `first`, then by everything else: a second attempt of a task gets the same order."""
+    """Returns the rows with each partition ordered by `first`, then by all other columns. So a second attempt of a task gets the
+    same order.
+    """
     doubles = [field.name for field in rows.schema.fields if field.dataType.simpleString() == "double"]
     # 0.0 and -0.0 are equal to Spark, and are not the same row
     return rows.sortWithinPartitions(*map(F.col, (*first, *content)), *(F.col(name).cast("string") for name in doubles))

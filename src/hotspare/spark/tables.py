@@ -1,5 +1,6 @@
-"""Runs a project over tables as Spark's own plan: divides the rows of all source windows by key, orders them, and feeds the
-core."""
+"""Runs a project over tables as a plan of Spark: divides the rows of all source windows by key, orders them, and runs the engine's
+core over each part.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +125,9 @@ def _check_windows(resolved: Resolved, tables: Mapping[str, DataFrame]) -> None:
 
 
 def _per_window(partition_by: str | Mapping[str, str] | None, tables: Mapping[str, DataFrame]) -> dict[str, str]:
-    """Returns the field by which the rows of each window are divided; empty if they are not."""
+    """Returns the field by which the rows of each window are divided, by window; {} if rows are not divided. Raises UsageError if a
+    window has none.
+    """
     if partition_by is None:
         return {}
     if isinstance(partition_by, str):
@@ -157,15 +160,18 @@ def _check_orders(given: Sequence[SourceTable]) -> None:
 
 
 def _order_columns(given: Sequence[SourceTable]) -> list[str]:
-    """Returns the columns by which tasks order the rows. With one table they are those of its fields if possible, so that no column
-    is sent twice."""
+    """Returns the names of the tasks' columns that order the rows. With one table the columns of its fields are used where
+    possible, so that no column is sent twice.
+    """
     first = given[0]
     own = [first.as_field(name) if len(given) == 1 else "" for name in first.order]
     return [name or order_column(place) for place, name in enumerate(own)]
 
 
 def _key_column(given: Sequence[SourceTable], by: Mapping[str, str]) -> str:
-    """Returns the column by which rows are divided, chosen likewise; "" if they are not divided."""
+    """Returns the name of the tasks' column that divides the rows, "" if rows are not divided. With one table the column of the
+    field is used if possible.
+    """
     if not by:
         return ""
     first = given[0]
@@ -173,7 +179,7 @@ def _key_column(given: Sequence[SourceTable], by: Mapping[str, str]) -> str:
 
 
 def _aligned(given: Sequence[SourceTable], by: Mapping[str, str], order: Sequence[str], key: str) -> Iterator[DataFrame]:
-    """Yields the tables with the same columns; missing ones are null."""
+    """Yields the tables with the same columns, so that they can be united. Columns of other tables are null."""
     metas = [name for name in (OPCODE, FLAGS) if any(name in each.meta_column_names() for each in given)]
     keys = [each.key(by[each.window]) for each in given] if key == _KEY else []
     for number, each in enumerate(given):
@@ -194,7 +200,9 @@ def _aligned(given: Sequence[SourceTable], by: Mapping[str, str], order: Sequenc
 
 
 def _time_range(rows: DataFrame, resolved: Resolved, given: SourceTable, order: Sequence[str]) -> TimeRange:
-    """Returns the first and the last time. Computes them only if the project depends on time."""
+    """Returns the first and the last time of the rows; (0, 0) if the project does not depend on time. Otherwise Spark computes them
+    at once.
+    """
     if not (given.has_time and needs_ticks(compile_plan(resolved))):
         return TimeRange(0, 0)
     first, last = rows.agg(F.min(order[0]), F.max(order[0])).collect()[0]
@@ -202,8 +210,9 @@ def _time_range(rows: DataFrame, resolved: Resolved, given: SourceTable, order: 
 
 
 def _divided(rows: DataFrame, order: Sequence[str], time: str, key: str, partitions: int | None) -> DataFrame:
-    """Returns the rows of each shard together and in order, in the tasks' form: without columns that only ordered or divided
-    them."""
+    """Returns the rows with each shard in one partition and in order. Columns that served only to order or divide the rows are
+    removed.
+    """
     if not key:
         rows = rows.repartition(1)
     elif partitions is None:
@@ -219,7 +228,7 @@ def _divided(rows: DataFrame, order: Sequence[str], time: str, key: str, partiti
 def _outputs(
     rows: DataFrame, loaded: LoadedProject, name: str, bad_events: OnBadEvents, until: RunUntil, span: TimeRange | None, time: str
 ) -> DataFrame:
-    """Returns the table of one output stream."""
+    """Returns the table of the output stream `name`. Spark runs the project when the table is evaluated."""
     project = loaded.project
     if name != BAD_STREAM:
         query, _, window = name.partition("/")

@@ -1,9 +1,10 @@
-"""Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa, in a machine of their own that sees nothing but the event.
+"""Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa. Each program has a virtual machine of its own, which sees only the
+event.
 
 The machine's own Lua files replace all that would differ between engines: clock, random numbers, the order of `pairs`, addresses in
-texts, sorting of tables; `rewriting` does so for `#` and `..` in the code. A hook counts instructions, and the library counts the
-bytes of the texts that it makes. The allocator's limit is a guard behind that. It is reached at a different point in each engine,
-so it ends the engine.
+texts, sorting of tables. `rewriting` does so for `#` and `..` in the code. A hook counts instructions, and the library counts the
+bytes of the texts that it makes. Behind these, the allocator's limit is a guard. Engines reach it at different points, so it ends
+the engine.
 
 Events cross in blocks, as rows of bytes that the machine's `rows.lua` splits and joins.
 """
@@ -52,11 +53,11 @@ from hotspare.scripting.shared import Properties, StepSharedCode
 
 MEMORY_BYTES = 512 << 20
 MEMORY_PER_BYTE = 48
-"""Memory for variables while they are written or read, for each byte of their canonical form."""
+"""The memory in bytes that is allowed for each byte of the variables' canonical form, while they are written or read."""
 VALUES_MAX = 1 << 18
-"""The limit on values within one value that leaves the machine. A table that has two names counts twice."""
+"""The maximum number of values within one value that leaves the machine. A table with two names counts twice."""
 ROWS_PER_CALL = 4096
-"""The number of events that one call hands to the machine."""
+"""The maximum number of events that one call passes to the machine."""
 _MASK_FIELDS = 48
 """The number of fields that share one mask of nulls, as in `rows.lua`."""
 _FILES = ("boot", "budget", "basics", "shared", "tables", "times", "text", "json", "rows")
@@ -79,8 +80,8 @@ _CHECKED_IN_PYTHON = b"o"
 
 @dataclass(frozen=True, slots=True)
 class LuaProgram:
-    """A Lua program. `initial_properties`: the properties that exist when a snippet begins; its `init` may set more.
-    `memory_bytes`: the limit of one machine, without its variables.
+    """A Lua program. `initial_properties`: for a snippet, the properties that exist before its `init`, which may set more.
+    `memory_bytes`: the limit of one machine, its variables not included.
     """
 
     text: ProgramText
@@ -92,7 +93,7 @@ class LuaProgram:
         return LuaInstance(self.text, shared, self.memory_bytes)
 
     def properties_after_init(self) -> Properties:
-        """Returns the properties after it began."""
+        """Returns a copy of `initial_properties` with the changes that loading the code and its init function make."""
         properties = self.initial_properties.freeze() if self.initial_properties is not None else Properties()
         LuaInstance(self.text, StepSharedCode(properties, {}), self.memory_bytes)
         return properties
@@ -103,7 +104,9 @@ class LuaProgram:
 
 class LuaInstance(Instance):
     def __init__(self, text: ProgramText, shared: SharedCode | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
-        """Loads the program; `shared`: the shared state meanwhile. ProjectError if the program cannot be loaded."""
+        """Loads the program into a new machine. `shared`: the shared state while the code is loaded. Raises ProjectError if the
+        program cannot be loaded.
+        """
         self._name, self._owner = text.name, text.display_name
         self._shared = shared
         script = text.script
@@ -157,8 +160,8 @@ class LuaInstance(Instance):
             raise ProjectError(self._name, [_mistake(code, message, failure.line)])
 
     def _begin(self, script: Script, init: str, settings: Any) -> None:
-        """Calls the function that runs once. It is not an event, so it adds nothing to the credit after which the variables are
-        checked.
+        """Calls the init function. Raises ProjectError if it fails. The call is not an event, so it does not count towards the next
+        check of the variables.
         """
         wrong = self._host[b"start"](init.encode(), settings)
         if wrong is not None:
@@ -189,8 +192,8 @@ class LuaInstance(Instance):
         self._shared = shared
 
     def _install_shared_functions(self, text: ProgramText) -> None:
-        """Gives the machine functions for shared state, if any of its code uses it. They hold only a weak reference to
-        this object.
+        """Installs the machine's functions for shared state, if the code or its modules may use any. The functions hold only a weak
+        reference to this object.
         """
         if not any(may_share_state(each.text) for each in (text.script.code, *(module.code for module in text.modules))):
             return
@@ -290,7 +293,9 @@ class LuaInstance(Instance):
             raise SnapshotDamaged("the variables of Lua code cannot be read", detail=str(error)) from error
 
     def _call_machine(self, name: bytes, *arguments: Any) -> Any:
-        """Raises CodeOutOfMemory if the machine has too little memory; then no variable of it can be trusted."""
+        """Calls a function of the machine. Raises CodeOutOfMemory if the machine has too little memory; afterwards none of its
+        variables can be trusted.
+        """
         try:
             return self._host[name](*arguments)
         except lupa.lua54.LuaError as error:
@@ -343,17 +348,17 @@ class LuaInstance(Instance):
 
 
 def _input_kinds(schema: Schema) -> list[bytes]:
-    """Returns how each field of an event that the code gets is written."""
+    """Returns, for each field, the letter for the form in which the engine passes its values to the machine."""
     return [_INPUT_KIND.get(field.type, b"i") for field in schema.fields]
 
 
 def _output_kinds(schema: Schema) -> list[bytes]:
-    """Returns how the machine writes each field of an event that the code makes."""
+    """Returns, for each field, the letter for the form in which the machine returns its values."""
     return [_OUTPUT_KIND.get(field.type, _CHECKED_IN_PYTHON) for field in schema.fields]
 
 
 def _packed(events: InputEvents) -> tuple[bytes, bytes]:
-    """Returns the rows, and one text that holds all texts of the rows."""
+    """Returns the events as rows of 8-byte numbers, and one byte string with all texts, to which the rows refer by offsets."""
     count, fields = len(events), events.schema.fields
     columns: list[npt.NDArray[Any]] = []
     texts: list[bytes] = []
@@ -378,7 +383,7 @@ def _packed(events: InputEvents) -> tuple[bytes, bytes]:
 
 
 def _offsets_and_bytes(column: pa.Array) -> tuple[Int64s, bytes]:
-    """Returns the offsets of the texts, from 0, and the bytes of all."""
+    """Returns the offsets of the texts of a column, relative to the first text, and the bytes of all texts."""
     _, offset_buffer, data = column.buffers()
     if offset_buffer is None or not len(column):
         return np.zeros(len(column) + 1, np.int64), b""
@@ -388,7 +393,7 @@ def _offsets_and_bytes(column: pa.Array) -> tuple[Int64s, bytes]:
 
 
 def _lane(column: pa.Array, type_: FieldType) -> Int64s:
-    """Returns 64 bits for each value, 0 for null."""
+    """Returns 64 bits for each value: a double's bits for doubles and money, else an integer; 0 for null."""
     if type_ is FieldType.MONEY:
         column = column.cast(pa.float64())
     elif type_ is not FieldType.DOUBLE:
@@ -400,8 +405,10 @@ def _lane(column: pa.Array, type_: FieldType) -> Int64s:
 
 
 def _unpacked(count: int, rows: bytes, texts: Sequence[bytes], schema: Schema) -> tuple[Int64s, UInt8s, list[pa.Array]]:
-    """Returns for each event the number of the one that made it, its opcode, and its fields, of `ARROW_TYPE`. Texts may be invalid
-    UTF-8, and what the machine does not judge is null."""
+    """Returns, for each of `count` events, the index of the input event that caused it, its opcode, and a column per field.
+
+    Texts may be invalid UTF-8. A value that Python has to check later is null.
+    """
     width = 2 + len(schema) + max(1, -(-len(schema) // _MASK_FIELDS))
     lanes = np.frombuffer(rows, np.int64).reshape(count, width)
     columns: list[pa.Array] = []
@@ -432,7 +439,7 @@ def _column(lane: Int64s, valid: Bools, type_: FieldType, text: bytes) -> pa.Arr
 
 
 class _OutputColumns:
-    """Output columns of the machine, completed by the values that it leaves to Python."""
+    """The output columns of the machine. `fit` adds the values that only Python can check and convert."""
 
     def __init__(self, schema: Schema, columns: list[pa.Array], row: Any) -> None:
         self._schema, self._columns, self._row = schema, columns, row
@@ -440,7 +447,9 @@ class _OutputColumns:
         self._failed: dict[int, FailedEvent] = {}
 
     def fit(self, made: int, field: int, value: Any) -> None:
-        """Sets a field of an event to a value of the machine, or refuses the event."""
+        """Sets a field of output event `made` to a value of the machine. Marks the input event as failed if the field cannot hold
+        the value.
+        """
         try:
             self._fitted.setdefault(field, {})[made] = ColumnBuilder(self._schema.fields[field].type).fitted(_from_lua(value))
         except Unfit as unfit:
@@ -453,7 +462,7 @@ class _OutputColumns:
         self._failed.setdefault(row, FailedEvent(row, reason, f"field {self._schema.fields[field].name}: {text}"))
 
     def columns(self) -> tuple[list[pa.Array], list[FailedEvent]]:
-        """Returns the valid columns, and the failures of events with invalid values."""
+        """Returns the completed columns, and the failures of the events with a value that their field cannot hold."""
         return [self._column(i) for i in range(len(self._columns))], list(self._failed.values())
 
     def _column(self, i: int) -> pa.Array:
@@ -470,7 +479,7 @@ class _OutputColumns:
         return builder.array()
 
     def _unicode(self, i: int, column: pa.Array) -> pa.Array:
-        """Returns the column, with null for texts that are not UTF-8."""
+        """Returns the column with null for texts that are not UTF-8, whose events are marked as failed."""
         try:
             column.validate(full=True)
         except pa.ArrowInvalid:
@@ -498,7 +507,7 @@ def _mistake(code: Code, message: str, line: int, hint: str = "the code runs onc
 
 @cache
 def _machine_part(name: str) -> bytes:
-    """Returns one of the machine's own Lua files, compiled once in a process."""
+    """Returns one of the machine's own Lua files as bytecode, compiled once per process."""
     content = files("hotspare.scripting.lua").joinpath(f"{name}.lua").read_bytes()
     compiler = lupa.lua54.LuaRuntime(encoding=None).eval(
         b"function(text, name) return string.dump(assert(load(text, name, 't'))) end"
@@ -512,7 +521,9 @@ def _no_attribute(owner: object, name: object, is_setting: object) -> NoReturn:
 
 
 def _failure(message: bytes, program: str, reason: BadReason = BadReason.CODE) -> CodeFailure:
-    """Returns the machine's message, with the line in front; the window's own code is not named."""
+    """Returns a CodeFailure for the machine's message, with the line first. A place in another text than `program` also has that
+    text's name.
+    """
     text, line = message.decode(errors="replace"), 0
     if found := _LINE.match(text):
         line = int(found["line"])
@@ -526,7 +537,7 @@ def _text(name: bytes) -> str:
 
 
 def _reason(is_limit: object) -> BadReason:
-    """Returns the reason; `is_limit` as the machine reports it."""
+    """Returns CODE_LIMIT if the machine reports that a limit was exceeded, else CODE."""
     return BadReason.CODE_LIMIT if is_limit else BadReason.CODE
 
 
@@ -539,12 +550,12 @@ def _signed(number: int) -> int:
 
 
 def _from_lua(value: Any) -> Value:
-    """Returns a plain value for a value of the machine. CodeFailure if it is not a plain value."""
+    """Returns a value of the machine as a plain Python value. Raises CodeFailure if that is impossible."""
     return _Plain().value(value, 0)
 
 
 class _Plain:
-    """Converts one value of the machine, and counts the values within it."""
+    """The conversion of one value of the machine to a plain value. It fails after VALUES_MAX values within the value."""
 
     def __init__(self) -> None:
         self._left = VALUES_MAX
@@ -579,7 +590,7 @@ class _Plain:
 
 
 def _place(key: bytes | float) -> tuple[bool, bool, float, bytes]:
-    """Returns a sort key for keys in the machine's order of iteration."""
+    """Returns a sort key that puts keys of a table in the order in which the machine iterates over them."""
     if isinstance(key, bytes):
         return False, True, 0, key
     return isinstance(key, bool), False, key, b""

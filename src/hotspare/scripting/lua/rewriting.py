@@ -1,9 +1,9 @@
-"""Rewrites user code in Lua: `#x` becomes a call of the machine's own `length`, and `x .. y` one of `joined`.
+"""Rewrites user code in Lua: `#x` becomes a call of the machine's own `length`, and `x .. y` a call of its `joined`.
 
 Lua computes `#t` of a table with gaps from the table's layout in memory, which a restore changes. The machine's own function
-depends on the table's content alone. `..` is one instruction for a text of any length. The machine's own function counts the bytes,
-so texts that double reach the limit of steps, which is the same in every engine, before that of memory, which is not. Line numbers
-do not change.
+depends on the table's content alone. `..` is one instruction for a text of any length. The machine's own function counts the bytes.
+So texts that double reach the limit of steps, which is the same in every engine, before the memory limit, which is not. Line
+numbers do not change.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _GC_METAFIELDS = frozenset({"__gc", "__mode"})
 _UNARY = frozenset({"-", "not", "~", "#"})
 _CALLED = ("length", "joined", "joined_all")
 _STRONGER = frozenset("+-*/%^#.:") | {"..."}
-"""The marks of operators that bind stronger than `..`; so does `~` with one operand."""
+"""The marks of operators that bind more strongly than `..`. A `~` with one operand does so too, but is not in the set."""
 _WORDS = frozenset(
     {"and", "break", "do", "else", "elseif", "end", "for", "function", "goto", "if", "in", "local", "or"}
 ) | frozenset({"repeat", "return", "then", "until", "while"})
-"""The words that end an operand; `function` begins one if a value is expected."""
+"""The keywords that end an operand. A `function` where a value is expected begins an operand instead."""
 _END, _UNTIL = frozenset({"end"}), frozenset({"until"})
 _CLOSED_BY = {
     "(": frozenset(")"),
@@ -55,8 +55,10 @@ class _Token(NamedTuple):
 
 
 class Rewritten(NamedTuple):
-    """The text, and the names by which it calls `length`, `joined` and `joined_all`, with commas between. `gc_metafield_line`:
-    the first line that makes a table weak or finalised, if it may be a metatable already; 0 for none."""
+    """The rewritten text. `names`: the names by which the text calls `length`, `joined` and `joined_all`, separated by commas.
+
+    `gc_metafield_line`: the first line that may give an existing metatable a `__gc` or `__mode` field; 0 for none.
+    """
 
     text: str
     names: str
@@ -64,7 +66,7 @@ class Rewritten(NamedTuple):
 
 
 class _Piece(NamedTuple):
-    """A replacement of the characters from `begin` to before `end`."""
+    """A replacement for the characters of the text from `begin` to before `end`."""
 
     begin: int
     end: int
@@ -73,7 +75,7 @@ class _Piece(NamedTuple):
 
 @lru_cache(maxsize=64)
 def rewrite_lua(text: str) -> Rewritten:
-    """Rewrites a text; if it is not Lua, the result is undefined."""
+    """Returns the rewritten text. The result is undefined if the text is not Lua; compiling it then reports the error."""
     tokens = [_Token(str(found.lastgroup), found[0], *found.span()) for found in _TOKEN.finditer(text) if found["blank"] is None]
     used, behind = {token.text for token in tokens}, "_"
     while any(name + behind in used for name in _CALLED):
@@ -92,7 +94,9 @@ def rewrite_lua(text: str) -> Rewritten:
 
 
 def _find_gc_metafield(tokens: list[_Token], text: str) -> int:
-    """Returns the first line with `m.__mode = ...`, which no call of `setmetatable` sees, unlike `{__mode = ...}`; 0 for none."""
+    """Returns the first line with an assignment such as `m.__mode = ...`, which no call of `setmetatable` sees, unlike `{__mode =
+    ...}`; 0 for none.
+    """
     for before, token in pairwise(tokens):
         if (before.text == "." and token.text in _GC_METAFIELDS) or token.text[1:-1] in _GC_METAFIELDS:
             return text.count("\n", 0, token.begin) + 1
@@ -100,21 +104,25 @@ def _find_gc_metafield(tokens: list[_Token], text: str) -> int:
 
 
 class _Level:
-    """The tokens within one pair of brackets or one block: where the current operand begins, and the chain of `..` around it."""
+    """The state within one pair of brackets or one block. `start`: the first token of the current operand. `closing`: the tokens
+    that end the level. `chain`: the `..` operands so far.
+    """
 
     def __init__(self, start: int, closing: frozenset[str]) -> None:
         self.start = start
         self.closing = closing
         self.chain: list[int] = []
-        """The first tokens of its operands, without the last one, which is `start`."""
+        """The first tokens of the operands of the current chain of `..`, without the last operand, which begins at `start`."""
 
 
 class _Chains:
-    """Finds operands of `..`, which are expressions of operators that bind stronger. An operand ends before a word or
-    mark that binds weaker, and before a name that follows another operand, because a statement begins there."""
+    """Finds chains of `..` and their operands. An operand is an expression of operators that bind more strongly. It ends before a
+    keyword or a mark that binds more weakly. It also ends before a name that follows another operand, because a statement begins
+    there.
+    """
 
     def __init__(self, tokens: list[_Token], names: Sequence[str]) -> None:
-        """`names`: the functions that join two values, and more than two."""
+        """Stores the tokens. `names`: the function that joins two values, and the function that joins more than two."""
         self._tokens, self._names = tokens, names
 
     def pieces(self) -> Iterator[_Piece]:
@@ -148,14 +156,16 @@ class _Chains:
         yield from self._ended(levels[0], len(self._tokens))
 
     def _is_apart(self, at: int) -> bool:
-        """Whether the token, which opens a level, begins a statement."""
+        """Whether the token at `at`, which opens a level, begins a new statement instead of continuing the operand."""
         token = self._tokens[at]
         if token.text == "(":
             return at > 0 and self._tokens[at - 1].text == "end"
         return token.kind == "name" and token.text != "function"
 
     def _ended(self, level: _Level, at: int) -> Iterator[_Piece]:
-        """Yields the pieces of the level's chain, which ends before the token at `at`."""
+        """Yields the replacements that turn the level's chain, which ends before the token at `at`, into a call. Empties
+        the chain.
+        """
         if level.chain:
             first, last, end = self._tokens[level.chain[0]], self._tokens[level.start], self._tokens[at - 1].end
             yield _Piece(first.begin, first.begin, f"{self._names[len(level.chain) > 1]}(")
@@ -168,7 +178,9 @@ class _Chains:
 
 
 def _expression_end(tokens: list[_Token], at: int) -> int:
-    """Returns the end of a unary operator's operand that begins at `at`; beyond the tokens if it has no end."""
+    """Returns the index after the operand of a unary operator, which begins at `at`. The index is beyond the tokens if the operand
+    has no end.
+    """
     while at < len(tokens) and tokens[at].text in _UNARY:
         at += 1
     if at >= len(tokens):
@@ -186,7 +198,7 @@ def _expression_end(tokens: list[_Token], at: int) -> int:
 
 
 def _suffixed(tokens: list[_Token], at: int) -> int:
-    """Returns the index after all suffixes of a variable or call: fields, indexes, arguments."""
+    """Returns the index after all suffixes of the variable or call at `at`: fields, indexes and arguments."""
     while at < len(tokens):
         token = tokens[at]
         if token.text in (".", ":") and token.kind == "mark":
@@ -201,7 +213,7 @@ def _suffixed(tokens: list[_Token], at: int) -> int:
 
 
 def _matched(tokens: list[_Token], at: int, opening: frozenset[str], closing: frozenset[str]) -> int:
-    """Returns the index after the token that closes the one at `at`."""
+    """Returns the index after the token that closes the level that the token at `at` opens."""
     depth = 0
     while at < len(tokens):
         if tokens[at].kind in ("mark", "name"):

@@ -1,6 +1,7 @@
-"""The attributes that user code may use: an allow-list by type. Attributes of the program's own classes are its own.
+"""The attributes that user code may use: an allow-list by type. Attributes of the program's own classes are allowed, except a few
+internal ones.
 
-A name that no type here forbids is free: rewritten code reads it as Python does. Any other name is checked when it is read
+A name that no type here forbids is free: rewritten code reads it without a guard. Any other name is checked when code reads it
 (`attributes.py`), and so is any name that begins with an underscore.
 """
 
@@ -86,7 +87,7 @@ WHOLE: tuple[Any, ...] = tuple(
 )
 WHOLE += (EventDatetime, EventDate, type(datetime.date(1970, 1, 1).isocalendar()))
 WHOLE += tuple(type(getattr(hashlib, name)()) for name in split_names("sha256 blake2b blake2s sha3_256 shake_128"))
-"""The types whose public attributes are all values or functions of the object's content."""
+"""The types whose public attributes are all allowed: each is a value or a function of the object's content."""
 _ARROW_HIDDEN = """
     address as_buffer buffers copy_to device_type from_arrays from_buffers from_numpy_dtype from_pandas from_storage from_stacked
     get_total_buffer_size is_cpu nbytes offset storage to_numpy to_numpy_ndarray to_pandas to_pandas_dtype to_string validate
@@ -135,7 +136,7 @@ _HIDDEN_OF_ERRORS = frozenset({"with_traceback", "add_note", "obj"})
 
 
 def allowed_names(kind: type) -> frozenset[str]:
-    """Returns the attributes that user code may use of those that a type defines itself; the type is not the program's own."""
+    """Returns the attributes that `kind`, a type of Python or of the engine, defines itself and user code may use."""
     found = ALLOWED.get(kind)
     if found is None:
         return public_names(kind) - _HIDDEN_OF_ERRORS if issubclass(kind, BaseException) else frozenset()
@@ -153,12 +154,12 @@ _OTHERS: tuple[Any, ...] = (
     Namespace,
     ObjectBase,
 )
-"""The types that user code may meet, besides those of `ALLOWED`. No attribute that it may read leads to other ones."""
+"""The types that user code may meet besides those of `ALLOWED`. No attribute that user code may read leads to a further type."""
 
 
 @cache
 def _restricted_names() -> frozenset[str]:
-    """Returns the public names that some type has and does not allow."""
+    """Returns the public names that at least one type has and does not allow. Only these need a check at run time."""
     found: set[str] = set()
     for kind in {**ALLOWED, **dict.fromkeys(_OTHERS)}:
         allowed: set[str] = set()

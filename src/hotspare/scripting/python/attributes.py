@@ -1,4 +1,4 @@
-"""Reads and binds attributes for user code: those of its own objects, and those that `allowed_attributes` names.
+"""Reads and binds attributes for user code: attributes of the code's own objects, and those that `allowed_attributes` names.
 
 An unbound method (`str.format`, `list.append`) acts as the method of the object with which it is called.
 """
@@ -22,15 +22,17 @@ _INITIAL = ("__init__", "__post_init__")
 
 
 class Attributes:
-    """Attributes for one instance of a program. `growing`: functions for `GROWING_METHODS`, called with the object."""
+    """The access to attributes for one instance of a program. `growing`: the guards for `GROWING_METHODS` by name, called with the
+    object first.
+    """
 
     def __init__(self, growing: Mapping[str, Callable[..., Any]]) -> None:
         self._growing = growing
         self.settled: dict[int, Any] = {}
-        """The objects that live as long as the program, by identity. None of them can be changed."""
+        """The objects that live as long as the program, by identity. User code cannot bind attributes of them."""
 
     def read_attribute(self, owner: Any, name: str) -> Any:
-        """Returns `owner.name`. AttributeError if user code may not use it."""
+        """Returns `owner.name`. Raises AttributeError if user code may not use that attribute."""
         kind = type(owner)
         allowed = ALLOWED.get(kind)
         if allowed is not None:
@@ -48,15 +50,17 @@ class Attributes:
         raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r} that code may use")
 
     def _bound(self, owner: Any, name: str, mro: tuple[type, ...]) -> Any:
-        """Returns the attribute of an object; a guard instead of one of `GROWING_METHODS`, unless a class of the program
-        has its own.
+        """Returns the attribute of an object. For one of `GROWING_METHODS` returns its guard, unless a class of the program defines
+        the method.
         """
         if name in GROWING_METHODS and isinstance(owner, _GROW) and not is_own_class(_defining(name, mro) or object):
             return partial(self._growing[name], owner)
         return getattr(owner, name)
 
     def read_public(self, owner: Any, name: Any) -> Any:
-        """Returns `getattr(owner, name)` for a name that is computed at run time."""
+        """Returns `getattr(owner, name)` for a name that user code computes. Raises AttributeError if the code may not use that
+        attribute.
+        """
         name = plain_value(name)
         if type(name) is not str or name.startswith("_"):
             raise AttributeError("an attribute that begins with an underscore is not read by its name")
@@ -95,7 +99,9 @@ class Attributes:
         raise AttributeError(f"'super' object has no attribute {name!r} that code may use")
 
     def bindable_owner(self, owner: Any) -> Any:
-        """Returns `owner`, whose attribute user code may now bind. AttributeError if it lives longer than the call."""
+        """Returns `owner` if user code may bind an attribute of it now. Raises AttributeError if it lives longer than the call, or
+        is not an object of the program's own.
+        """
         kind, settled = type(owner), self.settled
         if not is_own_class(kind) or isinstance(owner, type) or id(owner) in settled:
             whose = getattr(owner, "__name__", kind.__name__)
@@ -135,7 +141,9 @@ def _allows(mro: tuple[type, ...], name: str, *, or_else: object = None) -> bool
 
 
 def _initial(owner: type, name: str, self_: Any, /, *arguments: Any, **named: Any) -> None:
-    """Calls `owner.__init__(self)`, for objects of the program's own classes alone: it would reset any other object."""
+    """Calls `owner.__init__(self_, ...)`. Raises TypeError unless `self_` is an object of one of the program's classes, since the
+    call would reset any other object.
+    """
     if not is_own_class(type(self_)) or not isinstance(self_, owner):
         raise TypeError(f"{owner.__name__}.{name} is called with an object of type {type(self_).__name__}")
     getattr(owner, name)(self_, *arguments, **named)

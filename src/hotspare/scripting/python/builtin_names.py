@@ -49,11 +49,11 @@ _BASES += (deque, date, time, timedelta, tzinfo, Decimal, Fraction, JSONEncoder)
 _ABSTRACT = ("abc", "numbers")
 _TYPED = resolve_bases((NamedTuple, TypedDict))
 _SEEN = frozenset({type(None), *_BASES, *WHOLE})
-"""The types that `type(x)` returns unchanged, besides those of `SEEN_AS`."""
+"""The types that `type(x)` returns unchanged. For types in `SEEN_AS` it returns another one."""
 
 
 def builtin_names(guards: Guards) -> dict[str, Any]:
-    """Returns every name with its value, guards included."""
+    """Returns the builtins of user code by name, the guards for rewritten code included."""
     read = guards.attributes.read_public
     found = {name: getattr(builtins, name) for name in _AS_THEY_ARE}
     found |= {
@@ -80,11 +80,13 @@ def builtin_names(guards: Guards) -> dict[str, Any]:
 
 
 def ignore_output(*values: Any, **named: Any) -> None:
-    """Does nothing: engines do not log output of user code at each event. Return it, in a field."""
+    """Does nothing, in place of `print` and `esp.logMessage`: engines do not log output of user code at each event. Code returns it
+    in a field instead.
+    """
 
 
 class TypeOf:
-    """The `type` of user code, which makes no types."""
+    """The `type` of user code. It returns the type of a value and refuses to make types."""
 
     def __init__(self) -> None:
         self._opaque: dict[type, Opaque] = {}
@@ -142,7 +144,9 @@ def _setattr(target: Callable[[Any], Any]) -> Callable[..., None]:
 
 
 def _build_class(body: Any, name: str, /, *bases: Any, **named: Any) -> Any:
-    """Returns a class of the program, whose objects show no address."""
+    """Returns a new class of the program; texts of its objects contain no address. Raises TypeError for a metaclass or a base that
+    user code may not use.
+    """
     if "metaclass" in named:
         raise TypeError("a class of the code has no metaclass of its own")
     bases = tuple(map(_base, bases))
@@ -158,7 +162,9 @@ def _build_class(body: Any, name: str, /, *bases: Any, **named: Any) -> Any:
 
 
 def _base(base: Any) -> Any:
-    """Returns the class that a class of user code inherits from in place of `base`. TypeError if it may not."""
+    """Returns the class from which a class of user code inherits if the code names `base`. Raises TypeError if user code may not
+    inherit from it.
+    """
     if isinstance(base, type) and base in BASES:
         return BASES[base]
     for each in resolve_bases((base,)):

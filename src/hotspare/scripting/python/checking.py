@@ -1,6 +1,6 @@
-"""Finds code that would differ between engines, or keep values that are never saved, in the syntax of user code.
+"""Finds errors in the syntax of user code: code that would differ between engines, or would store values that are never saved.
 
-This protects determinism, not against malicious code: code in a project is trusted as the project is.
+This protects determinism and is not a defence against malicious code. Code in a project is trusted as the project is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hotspare.scripting.python.rewriting import imported_modules, is_column_comp
 
 
 class SourceError(NamedTuple):
-    """A line of the code, the error there, and what to do instead."""
+    """An error in user code: the line, a message, and a hint what to write instead."""
 
     line: int
     message: str
@@ -23,10 +23,10 @@ class SourceError(NamedTuple):
 
 
 Importable: TypeAlias = Callable[[str, str], str | None]
-"""A function of (module, name in it or "") that returns the reason why it cannot be imported; None: it can."""
+"""A function of (module, name of a member or ""). It returns the reason why user code cannot import that, or None if it can."""
 
 SYNTAX_NODES_MAX = 100_000
-"""The limit on the nodes of a program's syntax, which bounds the time of checking."""
+"""The maximum number of nodes in a program's syntax tree, which bounds the time of checking."""
 
 REFUSED_NAMES: Mapping[str, tuple[str, str]] = {
     "hash": ("its values for texts differ between processes", "use hashlib or zlib.crc32"),
@@ -67,9 +67,9 @@ ALLOWED_DUNDER_METHODS = frozenset(
         """
     )
 )
-"""The methods with such names that a class may have. Code calls them by operators."""
+"""The methods with two leading and trailing underscores that a class may define. Code calls most of them by operators."""
 READABLE_DUNDERS = frozenset({"__init__", "__name__", "__post_init__"})
-"""The attributes with such names that may be read."""
+"""The attributes with two leading and trailing underscores that code may read by name."""
 _GLOBAL_NAMES = frozenset({"__name__", "__doc__"})
 
 
@@ -95,7 +95,7 @@ def check_syntax(syntax: ast.Module, importable: Importable) -> Iterator[SourceE
 
 
 def check_column_syntax(syntax: ast.Module) -> Iterator[SourceError]:
-    """Yields further errors of a function over columns: bindings by which one row could affect the next one."""
+    """Yields the additional errors of code over columns: bindings by which one row could affect the next one."""
     for node in filter(is_column_comprehension, ast.walk(syntax)):
         for each in ast.walk(node):
             if isinstance(each, ast.NamedExpr):
@@ -122,7 +122,9 @@ def _imports(node: ast.Import | ast.ImportFrom, importable: Importable) -> Itera
 
 
 def _members(syntax: ast.Module, importable: Importable) -> Iterator[SourceError]:
-    """Yields errors for attributes of a module, read through the name by which it was imported."""
+    """Yields an error for each attribute, read by the name of an imported module, that the module does not have or code may not
+    use.
+    """
     modules = imported_modules(syntax)
     for node in ast.walk(syntax):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and isinstance(node.ctx, ast.Load):
@@ -134,8 +136,9 @@ def _members(syntax: ast.Module, importable: Importable) -> Iterator[SourceError
 
 
 def _bound(syntax: ast.Module) -> Iterator[str]:
-    """Yields names of variables and of arguments. A builtin in `REFUSED_NAMES` never exists, so an unset variable of its name finds
-    nothing.
+    """Yields the names of all variables and arguments that the program binds. `check_syntax` does not check these as builtins.
+
+    Builtins in `REFUSED_NAMES` do not exist at run time, so an unset variable with such a name finds no value.
     """
     for node in ast.walk(syntax):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -148,7 +151,7 @@ _NAME_FIELDS = ("id", "name", "arg", "asname", "rest", "names", "kwd_attrs")
 
 
 def _names(node: ast.AST) -> Iterator[SourceError]:
-    """Rejects names with two leading underscores: they are Python's own, or the engine's."""
+    """Yields an error for each name in the node with two leading underscores: those names belong to Python or to the engine."""
     if isinstance(node, ast.FunctionDef):
         return
     for field in _NAME_FIELDS:

@@ -1,4 +1,4 @@
-"""Columns as user code sees them. It cannot see a single row, nor the number of rows, so a row has the same result in any batch.
+"""Columns as user code sees them. Code cannot see a single row, nor the number of rows, so a row has the same result in any batch.
 
 | code | result |
 |---|---|
@@ -6,7 +6,8 @@
 | `[f(x) for x in column]`, also over `zip(column, column)` | a column. `f` sees one row, and nothing that another could change |
 | anything else with a column | TypeError |
 
-So the path of the code does not depend on the rows, except for errors: an error of some row ends the call, even if it is caught.
+So the path of the code does not depend on the rows, except for errors: an error of any row ends the call, even if the code catches
+it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ CHANGES_VARIABLES = "the function changes module variables, which one over colum
 _HIDDEN = "a function over columns cannot see single rows, nor how many there are"
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _VALUES = (*_PLAIN, Decimal, datetime.date, datetime.time, datetime.timedelta, pa.Scalar)
-"""The immutable types that the result of a row may have."""
+"""The immutable types that a comprehension over a column may return for a row."""
 _Result = TypeVar("_Result")
 
 
 class Zipped:
-    """Columns that are iterated together. Each iteration begins at the first row."""
+    """Columns that code iterates together. Each iteration begins at the first row and yields one tuple per row."""
 
     def __init__(self, columns: Sequence[Iterable[Any]]) -> None:
         self._columns = columns
@@ -42,7 +43,9 @@ class Zipped:
 
 
 class OpaqueColumn:
-    """A column of a batch. `_values`: an Arrow array, or an iterable of the values that the code computed for each row."""
+    """A column of a batch as user code sees it. Its rows and their number are hidden. `_values`: an Arrow array, or the values that
+    the code computed for each row.
+    """
 
     __slots__ = ("_values",)
 
@@ -68,7 +71,7 @@ def opaque_values(column: OpaqueColumn) -> pa.Array | list[Any] | Zipped:
 
 
 class ColumnGuards:
-    """The guards for columns of one instance of a program."""
+    """The guards for columns of one instance of a program, with the first error of a row in the current call."""
 
     def __init__(self) -> None:
         self._failed: Exception | None = None
@@ -76,23 +79,24 @@ class ColumnGuards:
         self._may_bind = False
 
     def set_change_check(self, has_kept_changes: Callable[[], bool], rebound: Collection[str]) -> None:
-        """Sets the check for changes. `has_kept_changes`: whether module variables are changed. `rebound`: those that some function
-        may bind, and bind back."""
+        """Sets how changes of module variables are detected. `has_kept_changes`: returns whether any is changed. `rebound`: the
+        variables that functions may bind, and could bind back unnoticed.
+        """
         self._is_changed, self._may_bind = has_kept_changes, bool(rebound)
 
     def begin_call(self) -> None:
-        """Begins a call."""
+        """Begins a call: forgets the error of the call before."""
         self._failed = None
 
     def raise_row_error(self) -> None:
-        """Raises the first error of a row in this call, even if the code caught it: without that row the code would take another
-        path.
+        """Raises the first error of a row in this call, even if the code caught that error: without the row the code would take
+        another path.
         """
         if self._failed is not None:
             raise self._failed
 
     def run_rowwise(self, work: Callable[[], _Result]) -> _Result:
-        """Returns the result of `work`, which may fail because of a single row."""
+        """Returns the result of `work`. An error may come from a single row, so it is recorded for `raise_row_error` and raised."""
         try:
             return work()
         except Exception as error:
@@ -100,7 +104,9 @@ class ColumnGuards:
             raise
 
     def map_column(self, values: Any, comprehension: FunctionType) -> Any:
-        """Returns the comprehension over `values`; over a column it is another column."""
+        """Returns the result of the comprehension over `values`. If `values` is a column, the comprehension runs once per row and
+        the result is a column.
+        """
         if type(values) is not OpaqueColumn:
             return comprehension(values)
         return self.run_rowwise(lambda: OpaqueColumn(self._map_rows(opaque_values(values), comprehension)))
@@ -116,7 +122,7 @@ class ColumnGuards:
         return [_row_value(each) for each in made]
 
     def _refuse_changes(self, rows: Iterable[Any]) -> Iterator[Any]:
-        """Raises TypeError if module variables were changed before a row, or with it."""
+        """Yields the rows. Raises TypeError if module variables were changed before a row, or while the code computed it."""
         for row in rows:
             if self._is_changed():
                 break
@@ -125,7 +131,9 @@ class ColumnGuards:
             raise TypeError(CHANGES_VARIABLES)
 
     def zip(self, *columns: Any, strict: Any = None) -> Any:
-        """Returns `zip(...)`, over columns a column."""
+        """Implements `zip` of user code. If all arguments are columns, returns a column of tuples. Raises TypeError if only some
+        are columns.
+        """
         kinds = set(map(type, columns))
         if OpaqueColumn not in kinds:
             return builtins.zip(*columns, strict=bool(strict))
@@ -134,8 +142,8 @@ class ColumnGuards:
         return OpaqueColumn(Zipped(list(map(opaque_values, columns))))
 
     def column_function(self, function: Callable[..., Any], arity: Any) -> Callable[..., Any]:
-        """Returns an Arrow function that works row by row, for columns. `arity`: the number of leading arguments that may be
-        columns, `...` for any number.
+        """Returns `function`, an Arrow function that works row by row, for columns. `arity`: the number of leading arguments that
+        may be columns, `...` for all. Raises TypeError for a column elsewhere.
         """
 
         def call(*arguments: Any, **options: Any) -> Any:
@@ -151,7 +159,7 @@ class ColumnGuards:
         return call
 
     def array(self, values: Any, type: Any = None) -> Any:
-        """Returns `pyarrow.array(...)`; of a column, a column of the type."""
+        """Implements `pyarrow.array` of user code. Of a column it returns a column of `type`, which the code must give then."""
         if not isinstance(values, OpaqueColumn):
             return pa.array(values, type)
         if not isinstance(type, pa.DataType):
@@ -163,8 +171,8 @@ class ColumnGuards:
 
 
 def _argument(value: Any) -> Any:
-    """Returns an argument for Arrow: a column's array, else a scalar, because Arrow would take a list for a column with rows of its
-    own.
+    """Returns an argument of an Arrow function: the array of a column, or a scalar. Arrow would take a list for a column with rows
+    of its own.
     """
     if type(value) is not OpaqueColumn:
         return value if isinstance(value, pa.Scalar) else pa.scalar(plain_value(value))
@@ -175,7 +183,7 @@ def _argument(value: Any) -> Any:
 
 
 def _fixed_parts(value: Any) -> tuple[Any, ...] | None:
-    """Returns the parts of an immutable value; None if it is mutable. A column has no visible parts."""
+    """Returns the parts of an immutable value, and None for a mutable one. A column counts as immutable without parts."""
     if type(value) is tuple:
         return value
     is_fixed = isinstance(value, (*_VALUES, OpaqueColumn, Namespace, pa.DataType)) and not is_own_class(type(value))
@@ -183,8 +191,9 @@ def _fixed_parts(value: Any) -> tuple[Any, ...] | None:
 
 
 def _row_value(value: Any) -> Any:
-    """Returns a value for a field of an event, or a list of such values. Raises TypeError for any other object, because code in it
-    could see later rows."""
+    """Returns the value of a row as a value for a field, or a list of such values. Raises TypeError for any other object, because
+    code in that object could see later rows.
+    """
     made = plain_value(value)
     if isinstance(made, list | tuple):
         return [_row_value(each) for each in made]

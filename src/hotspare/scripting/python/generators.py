@@ -1,4 +1,4 @@
-"""Generators of user code: each counts as a function whenever it is resumed."""
+"""Generators of user code. Each resumption of a generator counts as a call of a function."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ CountedGenerator.__name__ = CountedGenerator.__qualname__ = "generator"
 
 
 def count_generators(function: Callable[..., Any], meter: Meter) -> Callable[..., Any]:
-    """Returns a generator function whose generators are counted."""
+    """Returns a function like `function`, a generator function, whose generators count each resumption with `meter`."""
     return named_as(function, lambda *arguments, **named: CountedGenerator(function(*arguments, **named), meter))
 
 
 def named_as(function: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns `wrapper`, which calls `function`, with the names of `function`."""
+    """Returns `wrapper`, which calls `function`, after giving it the names of `function`."""
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         setattr(wrapper, name, getattr(function, name))
     wrapper.__wrapped__ = function  # type: ignore[attr-defined]

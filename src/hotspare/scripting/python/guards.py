@@ -1,7 +1,7 @@
 """The guards that rewritten code calls: operators and methods whose result may be large, texts, errors, attributes.
 
-The size of a value is compared with the limits beforehand if it follows from the operands. The time of Python's own functions is
-not counted.
+If the size of a result follows from the operands, a guard compares it with the limits before computing. The time of Python's own
+functions is not counted.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _WIDTH_MAX = 9999
 _POWER_MAX = 10_000
 _SHORT_BITS = 128
 _SIMPLE_FORMAT = re.compile(r"(?:[^{}]|\{\w*(?:![rsa])?(?::[^{}]*)?\})*")
-"""A text of `str.format` that reads no attributes or elements, and no widths from values."""
+"""Matches the formats of `str.format` that read no attributes or elements, and take no widths from values."""
 _SIMPLE_VALUES = frozenset({str, int, float, bool})
 
 
 class Guards:
-    """The guards of one instance, with its meter."""
+    """The guards of one instance of a program, which count and stop with its meter."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter
@@ -51,7 +51,7 @@ class Guards:
         return self
 
     def names(self) -> dict[str, Any]:
-        """Returns every guard by its name in rewritten code."""
+        """Returns every guard, by the name that rewritten code uses for it."""
         found: dict[str, Any] = {
             rewriting.ENTER: self.meter.enter_call,
             rewriting.LEAVE: self.meter.exit_call,
@@ -97,7 +97,7 @@ class Guards:
         }
 
     def count_depth(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Returns a lambda that counts its depth."""
+        """Returns a function like the lambda `function` whose calls count as steps and in depth."""
         enter, leave = self.meter.enter_call, self.meter.exit_call
 
         def run(*arguments: Any, **named: Any) -> Any:
@@ -110,8 +110,8 @@ class Guards:
         return named_as(function, run)
 
     def check_caught_error(self) -> None:
-        """Checks an error before user code sees it. One that depends on this engine's memory or stack ends the call; addresses are
-        removed from any other message.
+        """Checks the current error before user code can catch it. An error that depends on this engine's memory or stack ends the
+        call. Addresses are removed from the message of any other error.
         """
         error = sys.exc_info()[1]
         if isinstance(error, MemoryError):
@@ -162,7 +162,7 @@ class Guards:
         return a % b
 
     def _measure(self, count: int) -> None:
-        """Stops the call before it makes a value of `count` elements, if they exceed the limit."""
+        """Ends the call with LimitExceeded if `count`, the elements of a value to be made, exceeds the limit."""
         if count > self.meter.limits.elements:
             self.meter.stop(f"a value of more than {self.meter.limits.elements} elements")
 
@@ -180,7 +180,9 @@ class Guards:
             self.meter.stop(f"a format with a width of more than {_WIDTH_MAX}")
 
     def _measured(self, name: str, size: Callable[..., int]) -> Callable[..., Any]:
-        """Returns a method of texts, bytes or numbers that stops before its result is too large."""
+        """Returns a guard for the method `name` of texts, bytes or numbers. It ends the call if `size`, called with the arguments,
+        exceeds the limit.
+        """
 
         def make(owner: Any, /, *arguments: Any, **named: Any) -> Any:
             self._measure(size(owner, *arguments, **named))
@@ -204,13 +206,14 @@ class Guards:
         return self._formatter.vformat(owner, (), named)
 
     def safe_format(self, value: Any, spec: str = "", /) -> str:
-        """Returns `format(value, spec)`. Stops the call for a width beyond the limit. Raises ValueError for a text with an address
-        in memory, which differs between engines."""
+        """Returns `format(value, spec)`. Ends the call if a width exceeds the limit. Raises ValueError for a text with an address
+        in memory, which differs between engines.
+        """
         self._check_width(spec)
         return check_no_address(format(value, spec), value)
 
     def format_in_fstring(self, value: Any, conversion: str, spec: str) -> str:
-        """Returns the text of a value in an f-string."""
+        """Returns the text of `{value!conversion:spec}` in an f-string. Ends the call or raises as `safe_format`."""
         if conversion:
             value = apply_conversion(value, conversion)
         if type(value) is str and not spec:
@@ -219,7 +222,7 @@ class Guards:
 
 
 class _Formatter(string.Formatter):
-    """The method `str.format`, with guards for its operations on values."""
+    """Implements `str.format` with guards for the attributes that a format reads and for the texts of values."""
 
     def __init__(self, guards: Guards) -> None:
         self._guards = guards
@@ -239,12 +242,14 @@ class _Formatter(string.Formatter):
 
 
 def apply_conversion(value: Any, conversion: str) -> Any:
-    """Returns a value as `!r`, `!s` or `!a` converts it."""
+    """Returns the text of a value by `conversion`: `r`, `s` or `a`, as in an f-string. Raises ValueError for a text with an
+    address.
+    """
     return {"r": safe_repr, "s": safe_str, "a": safe_ascii}[conversion](value)
 
 
 class PatternValue:
-    """A value that a pattern of `match` compares with, because patterns contain no calls."""
+    """Holds a value in its attribute `value` for a pattern of `match`, which can name an attribute but contain no calls."""
 
     __slots__ = ("value",)
 
@@ -256,7 +261,7 @@ _JOINED_FREE = 64
 
 
 def _length(value: Any) -> int:
-    """Returns `len(value)` of a sequence, ignoring methods of user code."""
+    """Returns the length of a sequence. A `__len__` that user code defines is not called."""
     kinds: tuple[Any, ...] = _SEQUENCES
     for kind in kinds:
         if isinstance(value, kind):
@@ -281,11 +286,13 @@ _SIZES: Mapping[str, Callable[..., int]] = {
     "translate": lambda owner, table, *_, **__: len(owner) * _longest(table),
     "to_bytes": lambda owner, length=1, *_, **__: length,
 }
-"""The approximate sizes of the results of methods."""
+"""For each growing method, a function of object and arguments that returns the approximate size of the result."""
 
 
 def _usual(owner: Any, name: str) -> Callable[..., Any]:
-    """Returns the method of Python's own type, even if the owner's class in user code overrides it."""
+    """Returns the method `name` of the Python type from which the owner's class inherits, even if a class of user code overrides
+    it.
+    """
     found: Callable[..., Any] = getattr(next(kind for kind in (str, bytes, bytearray, int) if isinstance(owner, kind)), name)
     return found
 
@@ -298,7 +305,9 @@ def _ordered(value: Any) -> Any:
 
 
 def _adding(sized: Callable[[Any], Any]) -> tuple[Callable[[Any, Any], Any], Callable[[Any, Any], Any]]:
-    """Returns `a + b` and `a += b`. Most are of numbers; they are closures because methods would cost a third more."""
+    """Returns guards for `a + b` and `a += b`; `sized` checks each result that is not a number. They are closures because methods
+    would cost a third more.
+    """
 
     def add(a: Any, b: Any) -> Any:
         total = a + b
@@ -314,7 +323,9 @@ def _adding(sized: Callable[[Any], Any]) -> tuple[Callable[[Any, Any], Any], Cal
 
 
 def _set_operation(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Returns an operation that makes sets of views of dicts; here they keep their order."""
+    """Returns the guard of a set operation. Views of dicts become ordered sets first, because Python's result would iterate by
+    hashes.
+    """
 
     def ordered_operation(a: Any, b: Any) -> Any:
         return operation(_ordered(a), _ordered(b))
@@ -323,7 +334,9 @@ def _set_operation(operation: Callable[[Any, Any], Any]) -> Callable[[Any, Any],
 
 
 def is_same_value(a: Any, b: Any) -> bool:
-    """Returns `a is b`. Plain values are compared by value, because two equal ones may be one object or two."""
+    """Returns `a is b` for the code. Plain values are compared by type and value, because two equal ones may be one object
+    or two.
+    """
     if a is b:
         return True
     if type(a) is not type(b) or not isinstance(a, _VALUES):

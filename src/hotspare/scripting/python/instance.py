@@ -1,8 +1,8 @@
-"""Python as a language of user code: the contract of `scripting.contract` over an interpreter.
+"""Runs user code in Python: implements the contract of `scripting.contract` over an interpreter.
 
-Changes of a call that failed are undone: a bad event has no effect, and no value that cannot be kept stays.
+Changes of a call that failed are undone: a bad event has no effect, and no value that cannot be saved remains.
 
-Events reach the code as dicts. A loop over the fields of each event costs more than most functions, so each schema becomes the text
+Events reach the code as dicts. A loop over the fields of each event costs more than most functions. So each schema becomes the text
 of two Python functions that name its fields one by one. Names of fields are in that text as literals only.
 """
 
@@ -49,11 +49,11 @@ from hotspare.scripting.python.program import CallFailure, CallTooLarge, Interpr
 from hotspare.scripting.python.stack import at_fixed_level
 
 _BLOCK_EVENTS = 4096
-"""The number of events that become dicts at a time."""
+"""The number of events that are converted to dicts at a time."""
 _MEMORY_PER_BYTE = 3
-"""The bytes of memory that plain values take for each byte in which they are kept."""
+"""The approximate memory in bytes of plain values, for each byte in which the keeper counts them."""
 _EVENT_TYPES = frozenset({dict, KeptDict, EventDict, defaultdict, OrderedDict})
-"""The types of a value that counts as an event if code returns it."""
+"""The types of a returned value that count as one event."""
 _FITS = {
     FieldType.INT32: "type({v}) is int and -2147483648 <= {v} <= 2147483647",
     FieldType.INT64: "type({v}) is int and -9223372036854775808 <= {v} <= 9223372036854775807",
@@ -63,16 +63,18 @@ _FITS = {
     FieldType.STRING: "type({v}) is str and {v}.isascii()",
     FieldType.BLOB: "type({v}) is bytes",
 }
-"""The condition, by type of field, under which a field takes a value `v` unchanged."""
+"""For each field type, the condition under which a field holds a value `v` without conversion, as a template of Python code."""
 
 
 def place_of_line(place: Place, line: int) -> Place:
-    """Returns the place of a line, from 1, of a text that begins at `place`."""
+    """Returns the place of line `line`, counted from 1, of a text that begins at `place`."""
     return replace(place, line=place.line + max(line - 1, 0)) if place.line else place
 
 
 class PythonProgram:
-    """A compiled Python program: immutable, and the same for every instance. ProjectError if it cannot be loaded."""
+    """A compiled Python program: immutable, and shared by all instances. Creating one raises ProjectError if the code cannot be
+    loaded.
+    """
 
     def __init__(self, text: ProgramText) -> None:
         script = text.script
@@ -120,12 +122,12 @@ class PythonProgram:
 
 
 def _label(module: Module) -> str:
-    """Returns the name of the module's text."""
+    """Returns the name of a module in messages: NAME, or "snippet NAME" for a snippet."""
     return module.name if module.use is ModuleUse.MODULE else str(module)
 
 
 class _Outcome(NamedTuple):
-    """The result of calls: failures, and the number of events that were seen."""
+    """The result of calls for several events: the failed events, and the number of events for which the function was called."""
 
     failed: list[FailedEvent]
     seen_count: int
@@ -140,7 +142,9 @@ class PythonInstance(Instance):
         return _MEMORY_PER_BYTE * self._interpreter.keeper.bytes_used
 
     def call(self, function: str, arguments: Sequence[Value], moment: TimeAndSeed) -> Value:
-        """Returns the function's value. Arguments beyond the function's parameters are dropped, as in Lua."""
+        """Calls `function` and returns its value. Arguments beyond the function's parameters are dropped, as in Lua. Raises
+        CodeFailure.
+        """
         called = self._function(function)
         if not called.__code__.co_flags & CO_VARARGS:
             arguments = arguments[: called.__code__.co_argcount]
@@ -162,7 +166,7 @@ class PythonInstance(Instance):
         return found
 
     def _event_callable(self, function: Callable[..., Any], schema: Schema) -> tuple[Callable[..., Any], bool]:
-        """Returns the callable for an event, and whether it also takes a context."""
+        """Returns a callable for one event, and whether that callable also takes a context."""
         code = function.__code__
         if self._arguments is Arguments.EVENT:
             return function, code.co_argcount != 1 or bool(code.co_flags & CO_VARARGS)
@@ -208,8 +212,8 @@ class PythonInstance(Instance):
         take: Callable[[list[int], list[Any]], None],
         found_max: int,
     ) -> _Outcome:
-        """Calls the function for each event in turn until at least `found_max` results are found; `read` converts what it returns.
-        `take` gets the results in blocks, each with the number of its event.
+        """Calls the function for each event in turn until at least `found_max` results are found. `read` converts a returned value
+        to results. `take(numbers, results)` gets them in blocks, each with the number of its event.
         """
         return at_fixed_level(lambda: self._each_in_turn(function, events, read, take, found_max))
 
@@ -255,7 +259,7 @@ class PythonInstance(Instance):
 
 
 def _event_rows(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Any]]:
-    """Returns one dict per event. A null is not in it, and reads as None."""
+    """Returns one dict per event. A null field is not in the dict, but code that reads it gets None."""
     if not columns:
         return [{} for _ in range(count)]
     rows = _row_maker(schema.names)(*(column_values(column, f.type) for column, f in zip(columns, schema.fields, strict=True)))
@@ -332,7 +336,7 @@ def _compile_function(text: str, names: dict[str, Any]) -> Callable[..., Any]:
 
 
 class _OutputColumns:
-    """Events that were read, split by fields."""
+    """The columns of output events, filled from tuples of an opcode and field values."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -340,15 +344,15 @@ class _OutputColumns:
         self._values: list[list[Any]] = [[] for _ in schema.fields]
 
     def add(self, events: Sequence[tuple[Any, ...]]) -> None:
-        """Adds results of `_EventReader.read`, a block at a time. Splitting events is fastest soon after they are made, and the
-        garbage collector skips those that are not kept.
+        """Adds events, as `_EventReader.read` returns them, a block at a time. Splitting tuples soon after they are made is
+        fastest, and frees them before the garbage collector scans them.
         """
         if events:
             for values, more in zip((self._opcodes, *self._values), zip(*events, strict=True), strict=True):
                 values.extend(more)
 
     def arrays(self) -> tuple[np.ndarray[Any, Any], list[pa.Array]]:
-        """Returns opcodes uint8[n], and an Arrow array per field."""
+        """Returns the opcodes as uint8[n], and an Arrow array of n values per field."""
         arrays = [_array(values, field.type) for values, field in zip(self._values, self._schema.fields, strict=True)]
         return np.array(self._opcodes, np.uint8), arrays
 

@@ -34,7 +34,7 @@ FACTORIES: Mapping[str, Any] = {
     "set": OrderedSet,
     "null": no_value,
 }
-"""The values that a kept defaultdict may make for a missing key."""
+"""The default factories that a kept defaultdict may have, by the name under which they are saved."""
 
 
 def _none(value: Any) -> Any:
@@ -53,7 +53,9 @@ _get: Callable[..., Any] = dict.get
 
 @dataclass(slots=True)
 class ModuleScope:
-    """The kept variables of a module, those that a call may rebind, and their values at the last commit."""
+    """The state of one module. `names`: the kept variables. `rebound`: those that a call may rebind. `committed`: their values at
+    the last commit.
+    """
 
     module: str
     variables: dict[str, Any]
@@ -63,8 +65,8 @@ class ModuleScope:
 
 
 class Keeper:
-    """The kept state of one instance of a program. `bytes_used` adds up changes since the last full count, so it may be
-    too high.
+    """The kept state of one instance of a program. `bytes_used`: the counted bytes of the state. It adds up changes since the last
+    full count, so it may be too high.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -74,16 +76,18 @@ class Keeper:
         self._bytes_committed = 0
         self._bytes_max = bytes_max
         self._bytes_least: float = 0
-        """A lower bound of the bytes kept at the last commit, if too many were found recently; else 0."""
+        """A lower bound of the kept bytes at the last commit, known if a recent count exceeded the limit; else 0."""
         self._is_too_much = False
         self._may_bind = False
         self._met: dict[int, Any] = {}
-        """The values adopted since the last commit, by identity: the value, which so stays alive, and its replacement."""
+        """The values adopted since the last commit, by identity: the original, which thereby stays alive, and its kept form."""
         self._scopes: list[ModuleScope] = []
         self._rebound: list[tuple[ModuleScope, tuple[str, ...]]] = []
-        """The new scopes, and the names that may be bound in them after the commit."""
+        """The scopes of modules that were loaded since the last commit, each with the names that calls may rebind after that
+        commit.
+        """
         self._fixed: list[tuple[dict[str, Any], str, Any]] = []
-        """The variables that are not kept, and their values when the code was loaded."""
+        """The variables that must not change: module variables, name, and the value when the code was loaded."""
         self._next_number = 0
         self._frozen: list[ref[FrozenVariables]] = []
 
@@ -99,14 +103,14 @@ class Keeper:
         return tuple(scope.module for scope in self._scopes)
 
     def kept_names(self, module: str) -> tuple[str, ...]:
-        """Returns the kept variables of a module."""
+        """Returns the names of the kept variables of a module."""
         return next(scope.names for scope in self._scopes if scope.module == module)
 
     def track_module(
         self, module: str, variables: dict[str, Any], names: Sequence[str], rebound: Set[str], fixed: Mapping[str, Any]
     ) -> None:
-        """Keeps these variables of a module from now on; functions may bind those in `rebound`. Until the first commit all may be
-        bound. `fixed`: variables with the values that they must keep.
+        """Keeps the variables `names` of a module from now on. Until the first commit the code may rebind all of them, later only
+        those in `rebound`. `fixed`: variables with the values that they must retain.
         """
         self._fixed += [(variables, name, value) for name, value in fixed.items()]
         self._scopes.append(ModuleScope(module, variables, tuple(names), tuple(names), {}))
@@ -114,7 +118,9 @@ class Keeper:
         self._may_bind = True
 
     def bind_module(self, module: str, values: Mapping[str, Any]) -> None:
-        """Binds the kept variables of a module to these values, which are adopted; others are unbound."""
+        """Binds the kept variables of a module to restored values, which must already be in kept form. Kept variables without a
+        value are unbound.
+        """
         (scope,) = (each for each in self._scopes if each.module == module)
         scope.committed = dict(values)
         for name in scope.names:
@@ -125,13 +131,15 @@ class Keeper:
 
     @property
     def has_kept_changes(self) -> bool:
-        """Whether anything was stored in a container since the last commit, or bound."""
+        """Whether, since the last commit, a kept container was changed or a variable was rebound, fixed ones included."""
         return bool(self.journal.changes or self._bound()) or any(
             variables.get(name, ABSENT) is not value for variables, name, value in self._fixed
         )
 
     def commit(self) -> None:
-        """Adopts all changes. NotPlain, and nothing is settled, if a value is not plain or there are too many bytes."""
+        """Makes all changes of a call permanent. Raises NotPlain if a value is not plain or the state exceeds the limit; the caller
+        then rolls back.
+        """
         changes, bound = self.journal.changes, self._bound() if self._may_bind else ()
         for variables, name, value in self._fixed:
             if variables.get(name, ABSENT) is not value:
@@ -169,8 +177,8 @@ class Keeper:
         self._bytes_committed = self.bytes_used
 
     def _measure(self, least: float) -> None:
-        """Counts the kept bytes again. NotPlain if they exceed the limit. If the lower bound `least` already does, nothing is
-        counted, so that many failing events stay cheap.
+        """Counts the kept bytes again. Raises NotPlain if they exceed the limit. If the lower bound `least` already exceeds it,
+        counting is skipped, so that many failing events stay cheap.
         """
         if least <= self._bytes_max:
             self.bytes_used = self._reachable_bytes()
@@ -180,13 +188,17 @@ class Keeper:
         raise NotPlain(f"more than {self._bytes_max} bytes in module variables")
 
     def _least(self, changes: Sequence[tuple[Any, Any, Any, Any]], bound: Sequence[tuple[ModuleScope, str]]) -> float:
-        """Returns a lower bound of the bytes kept after these changes."""
+        """Returns a lower bound of the kept bytes after these changes: the last bound without the bytes that the changes
+        may free.
+        """
         lost: float = sum(container.freed_bytes_max(where, before, after, _size) for container, where, before, after in changes)
         lost += sum(_size(scope.committed[name]) for scope, name in bound if name in scope.committed)
         return max(0, self._bytes_least - lost)
 
     def _bound(self) -> list[tuple[ModuleScope, str]]:
-        """Returns the variables that were rebound since the last commit. Those that no function may bind are checked once."""
+        """Returns the variables that were rebound since the last commit. Variables that no function may rebind are checked only at
+        their first commit.
+        """
         bound = []
         for scope in self._scopes:
             variables, committed = scope.variables, scope.committed
@@ -211,8 +223,8 @@ class Keeper:
             self._is_too_much, self._bytes_least = False, self._reachable_bytes()
 
     def _adopt_variable(self, scope: ModuleScope, name: str, value: Any) -> None:
-        """Adopts a variable's value. Its bytes are subtracted and added even for the same object, because a restore makes another
-        one.
+        """Replaces the value of a variable by its kept form, or records that it is unbound. The bytes are subtracted and added even
+        for the same object, because a restored engine has another object there.
         """
         if name in scope.committed:
             self.bytes_used -= _own_bytes(scope.committed[name])
@@ -224,7 +236,9 @@ class Keeper:
             raise NotPlain(f"{error} in the module variable {name}") from None
 
     def adopt(self, value: Any, depth: int = 0) -> Any:
-        """Returns the kept form of a value: itself, or containers that record their changes. NotPlain."""
+        """Returns the kept form of a value: the value itself, or containers that record their changes. Adds its bytes to
+        `bytes_used`. Raises NotPlain.
+        """
         kind = type(value)
         if kind is str or kind is bytes:
             self.bytes_used += _VALUE_BYTES + len(value)
@@ -303,7 +317,7 @@ class Keeper:
             raise NotPlain(f"{describe_object(key)} as a key")
 
     def _variable_of(self, container: Any) -> str:
-        """Returns the first variable from which the container can be reached."""
+        """Returns the name of the first variable from which `container` can be reached, "?" if none is found."""
         for module, name, value in self.variables:
             for each in _reached([value]):
                 if each is container:
@@ -311,7 +325,7 @@ class Keeper:
         return "?"
 
     def _reachable_bytes(self) -> int:
-        """Returns the bytes of all values that can be reached now."""
+        """Returns the bytes of all values that can be reached from the kept variables; `bytes_used` does not change."""
         before = self.bytes_used
         self.bytes_used = 0
         for value in _reached(scope.variables[name] for scope in self._scopes for name in scope.names if name in scope.variables):
@@ -323,16 +337,16 @@ class Keeper:
         return counted
 
     def next_number(self) -> int:
-        """Returns the number of a new container."""
+        """Returns the next unused number for a container."""
         self._next_number += 1
         return self._next_number
 
     def set_restored_bytes(self, bytes_used: int) -> None:
-        """Sets the count of bytes after a restore."""
+        """Sets the count of kept bytes to that of a restored snapshot."""
         self.bytes_used = self._bytes_committed = bytes_used
 
     def freeze(self) -> FrozenVariables:
-        """Returns all kept state at this moment, between calls."""
+        """Returns the kept state as of now, which another thread can read later. Must be called between calls of user code."""
         frozen = FrozenVariables(tuple(self.variables), self.bytes_used)
         self.journal.snapshot_token = object()
         self._frozen = [each for each in self._frozen if each() is not None]
@@ -349,16 +363,18 @@ class Keeper:
 
 
 class FrozenVariables:
-    """The kept state when a snapshot began. Another thread may read it while the engine continues."""
+    """The kept state at the moment of a snapshot. Another thread may read it while the engine continues: a container that changes
+    is copied first.
+    """
 
     def __init__(self, variables: tuple[tuple[str, str, Any], ...], bytes_used: int) -> None:
         self.variables = variables
         self.bytes_used = bytes_used
         self.before: dict[int, Any] = {}
-        """The earlier contents of containers that have changed since, by number."""
+        """The contents, at that moment, of the containers that have changed since, by the container's number."""
 
     def content(self, container: Any) -> Any:
-        """Returns the content that a kept container had then."""
+        """Returns the content that a kept container had at the moment of the snapshot."""
         while True:
             try:
                 now = container.content()
@@ -372,7 +388,9 @@ class FrozenVariables:
 
 
 def _own_bytes(value: Any) -> int:
-    """Returns the bytes of a value itself, without containers that may have other names too."""
+    """Returns the bytes of a value, parts of tuples and frozen sets included. Lists, dicts, sets and arrays count 0, because other
+    variables may hold them too.
+    """
     kind = type(value)
     if kind is tuple:
         return _CONTAINER_BYTES + sum(map(_own_bytes, value))
@@ -388,13 +406,13 @@ def _own_bytes(value: Any) -> int:
 
 
 def _size(value: Any) -> float:
-    """Returns the bytes of a value without parts; infinity for any other."""
+    """Returns the bytes of a value without parts, and infinity for any other value."""
     kind = type(value)
     return _own_bytes(value) if kind in _PLAIN_KEYS or kind is float else math.inf
 
 
 def _reached(values: Iterable[Any]) -> Iterator[Any]:
-    """Yields every value that can be reached from these, containers once; for a set the dict of its elements."""
+    """Yields every value that can be reached from `values`, each container once. For a set the dict of its elements is yielded."""
     waiting, met = list(values), set[int]()
     while waiting:
         value = waiting.pop()

@@ -1,6 +1,6 @@
 """Containers that user code keeps between events: lists, dicts and arrays that record their changes.
 
-The record shows what a call changed, so that only this is checked when it ends, and undone when it fails; and content that a
+The records limit the work at the end of a call to its changes: only these are checked, or undone if the call fails. Content that a
 snapshot shares with the engine is copied before its first change. User code sees lists, dicts and arrays.
 """
 
@@ -14,14 +14,14 @@ from typing import Any, SupportsIndex
 from hotspare.scripting.python.sets import OrderedFrozenSet, OrderedSet
 
 ABSENT: Any = object()
-"""The recorded value of a key that did not exist."""
+"""The recorded value of a key that did not exist before a change."""
 
 
 class Journal:
-    """The changes of the current call, and the sharing with snapshots.
+    """The changes of the current call, and the sharing of content with snapshots.
 
-    `changes`: (container, where, value before, value after) in order; `undo` and `adopt_stored` of the container use it.
-    `snapshot_token` is another object after each snapshot: a container that was not changed since has an older one.
+    `changes`: (container, where, value before, value after) in order, for `undo` and `adopt_stored` of the container.
+    `snapshot_token`: a new object after each snapshot. A container with an older token has not changed since that snapshot.
     """
 
     __slots__ = ("changes", "snapshot_token", "taken")
@@ -30,7 +30,7 @@ class Journal:
         self.changes: list[tuple[Any, Any, Any, Any]] = []
         self.snapshot_token: object = None
         self.taken: Callable[[Any], None] = lambda container: None
-        """A callback, called with each container before its first change since a snapshot."""
+        """The callback that is called with a container before its first change since a snapshot."""
 
     def record_change(self, container: Any, where: Any, before: Any, after: Any = None) -> None:
         if container.snapshot_token is not self.snapshot_token:
@@ -38,23 +38,23 @@ class Journal:
         self.changes.append((container, where, before, after))
 
     def preserve_for_snapshots(self, container: Any) -> None:
-        """Reports the container's first change since a snapshot."""
+        """Calls `taken` with the container, which is about to change for the first time since a snapshot."""
         container.snapshot_token = self.snapshot_token
         self.taken(container)
 
 
 _WHOLE, _ADDED, _INSERTED, _REMOVED = object(), object(), object(), object()
-"""The special positions in place of a key or an index: all of it; what was added at the end, with the length before; an inserted
+"""The values of `where` that are not a key or an index: all content; elements added at the end, with the length before; an inserted
 element; a removed element.
 """
 
 
 class NotPlain(Exception):
-    """A value cannot be kept; the text describes it."""
+    """Raised if a value cannot be kept; the message describes the value."""
 
 
 class EventDict(dict[str, Any]):
-    """An event for code, without its null fields, which read as None."""
+    """An event for code, without its null fields; reading a null field returns None."""
 
     __slots__ = ()
 
@@ -63,11 +63,11 @@ class EventDict(dict[str, Any]):
 
 
 def no_value() -> None:
-    """Returns None: the value of a null field in a `EventDict` that is kept."""
+    """Returns None. It is the default factory of the kept form of an `EventDict`, in which null fields read as None too."""
 
 
 def _less(before: float, after: float) -> float:
-    """Returns the decrease in size; all of `before` if the size afterwards is unknown."""
+    """Returns the decrease of a size from `before` to `after`, at least 0; `before` if `after` is infinite, which means unknown."""
     return max(0, before - after) if math.isfinite(after) else before
 
 
@@ -75,7 +75,7 @@ _KEYS = frozenset({str, int, bytes, bool, type(None), float})
 
 
 def is_plain_key(key: Any) -> bool:
-    """Whether a dict finds the key without running methods of user code."""
+    """Whether looking up the key in a dict runs no methods of user code."""
     kind = type(key)
     return kind in _KEYS or ((kind is tuple or kind is OrderedFrozenSet) and all(map(is_plain_key, key)))
 
@@ -85,8 +85,8 @@ _put: Callable[..., None] = dict.__setitem__
 
 
 class KeptDict(dict[Any, Any]):
-    """A dict that is kept. Iteration raises an error after a key was removed. The next element of Python's own iterator depends on
-    the dict's layout in memory, and so on earlier keys, which a restored dict never had.
+    """A kept dict. Iteration raises RuntimeError after a key was removed: where Python's iterator continues then depends on keys
+    that the dict held earlier, which a restored dict never had.
     """
 
     __slots__ = ("factory", "journal", "number", "removals", "snapshot_token")
@@ -97,7 +97,9 @@ class KeptDict(dict[Any, Any]):
         self.removals = 0
 
     def checked_iterator(self, native: Iterator[Any]) -> Iterator[Any]:
-        """Yields the elements of one of Python's own iterators over this dict."""
+        """Yields the elements of `native`, one of Python's own iterators over this dict. Raises RuntimeError after a key was
+        removed.
+        """
         removals = self.removals
         for each in native:
             yield each
@@ -133,7 +135,9 @@ class KeptDict(dict[Any, Any]):
     def adopt_stored(
         self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]
     ) -> None:
-        """Adopts the value that was stored at the key, if it is still there."""
+        """Replaces the value at the key `where`, if the key still exists, by its kept form, and adopts the key. Called at a commit
+        for each change.
+        """
         if where is not _WHOLE and not is_plain_key(where):  # a lookup in the dict would run methods of the key
             if any(key is where for key in dict.keys(self)):
                 adopt_key(where)
@@ -145,8 +149,8 @@ class KeptDict(dict[Any, Any]):
             dict.__setitem__(self, where, kept)
 
     def freed_bytes_max(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
-        """Returns an upper bound of the bytes that this change frees. `size` of a value alone; infinite for a container, which may
-        or may not be kept elsewhere.
+        """Returns an upper bound of the bytes that this change frees. `size`: returns the bytes of a value without parts, and
+        infinity for a container, which another variable may also hold.
         """
         if before is ABSENT or (where is not _WHOLE and not is_plain_key(where)):
             return 0
@@ -162,7 +166,9 @@ class KeptDict(dict[Any, Any]):
         return list(dict.keys(self)), list(dict.values(self))
 
     def _drop_other_keys(self) -> None:
-        """Removes all other keys that the call added, without running their methods; only plain keys are kept."""
+        """Removes all keys that are not plain, which the failed call added, without running their methods. A kept dict has only
+        plain keys.
+        """
         plain = {key: value for key, value in dict.items(self) if is_plain_key(key)}
         dict.clear(self)
         dict.update(self, plain)
@@ -230,7 +236,7 @@ class KeptDict(dict[Any, Any]):
 
 
 class _KeptView:
-    """A view of a kept dict, around Python's own."""
+    """A view of a kept dict, around Python's own view. Iterating over it raises RuntimeError after a key was removed."""
 
     __slots__ = ("_dict", "_native")
 
@@ -270,7 +276,7 @@ class KeptItemsView(KeptKeysView):
 
 
 class _KeptSequence:
-    """The changing methods of a list or an array; `_base` is which of the two it is."""
+    """The methods that change a kept list or array, and record the change. `_base`: the Python type, list or array."""
 
     __slots__ = ()
     _base: Any
@@ -292,7 +298,9 @@ class _KeptSequence:
     def adopt_stored(
         self, where: Any, after: Any, before: Any, adopt: Callable[[Any], Any], adopt_key: Callable[[Any], None]
     ) -> None:
-        """Adopts the values that were stored, if they are still there."""
+        """Replaces the values that the change stored, if they are still in the sequence, by their kept forms. Called at a commit
+        for each change.
+        """
         if where is _REMOVED:
             return
         begin = 0 if where is _WHOLE else before if where is _ADDED or where is _INSERTED else where
@@ -307,7 +315,7 @@ class _KeptSequence:
                 self._replace(place, value, kept)
 
     def freed_bytes_max(self, where: Any, before: Any, after: Any, size: Callable[[Any], float]) -> float:
-        """Returns an upper bound of the freed bytes, as for a dict."""
+        """Returns an upper bound of the bytes that this change frees; arguments as for `KeptDict.freed_bytes_max`."""
         if where is _ADDED or where is _INSERTED:
             return 0
         if where is _WHOLE:
@@ -315,7 +323,7 @@ class _KeptSequence:
         return size(before[1]) if where is _REMOVED else _less(size(before), size(after[0]))
 
     def _replace(self, place: int, value: Any, kept: Any) -> None:
-        """Replaces `value`, probably at `place`, by `kept`."""
+        """Replaces `value` by `kept` in the sequence. Tries `place` and the index before first, then searches."""
         base, length = self._base, self._base.__len__(self)
         for guess in (place, place - 1):
             if 0 <= guess < length and base.__getitem__(self, guess) is value:
@@ -332,7 +340,7 @@ class _KeptSequence:
         self.journal.record_change(self, _WHOLE, self.content(), after)
 
     def _place(self, index: SupportsIndex) -> int:
-        """Returns `index` counted from the beginning; IndexError if it is out of range."""
+        """Returns `index` counted from the beginning, also if it is negative. Raises IndexError if it is out of range."""
         place, length = index.__index__(), self._base.__len__(self)
         if not -length <= place < length:
             raise IndexError("list index out of range")

@@ -2,9 +2,10 @@
 
     the bytes used, kinds of containers, variables (module, name, value) by name, contents of containers
 
-Containers are numbered in the order in which they are first met.
+Containers are numbered in the order in which the writer first meets them.
 
-A list, dict, set or array is written once, and later references are its number. Everything else is written by value.
+The content of a list, dict, set or array is written once; every reference is its number. All other values are written where they
+occur.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def encode(frozen: FrozenVariables) -> bytes:
 
 
 def decode(content: bytes, keeper: Keeper) -> dict[str, dict[str, Any]]:
-    """Returns the values of variables by module, as `keeper` keeps them. SnapshotDamaged."""
+    """Returns the values of the variables by module and name, in kept form. Raises SnapshotDamaged if the bytes cannot be read."""
     variables: dict[str, dict[str, Any]] = {}
     try:
         reader = _Reader(content)
@@ -64,7 +65,7 @@ def decode(content: bytes, keeper: Keeper) -> dict[str, dict[str, Any]]:
 
 
 def _empty_container(kind: int, name: str, keeper: Keeper) -> Any:
-    """Returns an empty container."""
+    """Returns an empty kept container of this kind. `name`: the type code of an array, or the default factory of a defaultdict."""
     number = keeper.next_number()
     if kind == _LIST:
         return KeptList(keeper.journal, number)
@@ -131,7 +132,9 @@ class _Writer:
         return self._numbers[own]
 
     def containers(self) -> list[tuple[int, str]]:
-        """Writes the contents of all containers met, and of those within them; returns their kinds."""
+        """Writes the contents of all containers met so far, and of those that these contents refer to. Returns the kind and name of
+        each.
+        """
         at, kinds = 0, []
         while at < len(self._met):
             kinds.append(self._container(self._met[at]))
@@ -201,7 +204,7 @@ class _Reader:
 
 
 def _little(content: array[Any]) -> array[Any]:
-    """Converts between little-endian and the machine's byte order, in place."""
+    """Returns `content` after converting it in place between little-endian and the machine's byte order."""
     if sys.byteorder == "big":
         content.byteswap()
     return content

@@ -16,13 +16,14 @@ from typing import Any, NoReturn
 
 _STEP = True
 _FIRST = (_STEP,) * 4096
-"""The steps of most calls. An iterator over a tuple can be reset to its beginning, at a tenth of the cost of a new one."""
+"""The steps that most calls need. An iterator over a tuple can be reset to its beginning, at a tenth of the cost of a new one."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonLimits:
-    """Limits of one call: `steps`, and `depth` of functions within each other. Limits of one value that it makes: `elements` of a
-    sequence and `bits` of a number. The limit of all that a program keeps: `kept_bytes`."""
+    """The limits of a program. `steps`: of one call. `depth`: nested functions in a call. `elements`: of one sequence. `bits`: of
+    one number. `kept_bytes`: of all kept state.
+    """
 
     steps: int = 1_000_000
     depth: int = 100
@@ -32,15 +33,17 @@ class PythonLimits:
 
 
 class LimitExceeded(BaseException):
-    """The call exceeds a limit, which the text names. It is not an `Exception`: user code cannot catch it."""
+    """Raised if a call exceeds a limit, which the message names. It is not an `Exception`, and user code cannot catch it."""
 
 
 class MemoryExhausted(BaseException):
-    """The process has no more memory. Engines reach this at different points, so the engine ends."""
+    """Raised if the process has no memory left. Engines reach this at different points, so the engine ends."""
 
 
 class Meter:
-    """Counts one call at a time. `tick` takes a step and returns True. `begin_call` replaces `tick` by another function."""
+    """Counts the steps and the depth of one call at a time. `tick` counts a step and returns True, or raises LimitExceeded.
+    `begin_call` replaces `tick` by another function.
+    """
 
     __slots__ = ("_can_go_back", "_chain", "_depth", "_first", "_left", "_no_more", "is_memory_over", "limits", "over", "tick")
 
@@ -51,9 +54,9 @@ class Meter:
         self.begin_call()
 
     def begin_call(self, steps: int | None = None) -> None:
-        """Begins a call, with a `tick` of its own."""
+        """Begins a call with at most `steps` steps, by default the program's limit. `tick` is another function afterwards."""
         self.over = ""
-        """The limit that was exceeded, or ""."""
+        """The limit that the current call exceeded, "" if none."""
         self._depth = 0
         self._can_go_back = steps is None
         count = self.limits.steps if steps is None else steps
@@ -63,8 +66,8 @@ class Meter:
         self.tick: Callable[[], bool] = self._chain.__next__
 
     def begin_again(self) -> bool:
-        """Begins a call with the `tick` of the one before. Returns False, and begins nothing, if that one took too many steps for
-        this, or had another limit.
+        """Begins a call with the `tick` of the call before, which is faster. Returns False, and begins nothing, if that call took
+        too many steps or had another limit.
         """
         if self.over or not self._can_go_back or not self._first.__length_hint__():
             return False
@@ -73,7 +76,7 @@ class Meter:
         return True
 
     def enter_call(self) -> None:
-        """Counts a call of a function, or a resumed generator, as a step and by its depth."""
+        """Counts a call of a function, or a resumption of a generator, as a step and as a level of depth. Raises LimitExceeded."""
         self.tick()
         self._depth += 1
         if self._depth > self.limits.depth:
@@ -83,27 +86,27 @@ class Meter:
         self._depth -= 1
 
     def check_limits(self) -> None:
-        """Raises an exceeded limit again, if the code continued after it."""
+        """Raises MemoryExhausted or LimitExceeded again if the code continued after one of them."""
         if self.is_memory_over:
             raise MemoryExhausted
         if self.over:
             raise LimitExceeded(self.over)
 
     def stop(self, over: str) -> NoReturn:
-        """Raises LimitExceeded, now and at every further step."""
+        """Raises LimitExceeded for the limit `over`, now and at every further step."""
         self.over = self.over or over
         deque(self._first, maxlen=0)
         deque(self._left, maxlen=0)
         raise LimitExceeded(self.over)
 
     def stop_out_of_memory(self) -> NoReturn:
-        """Raises MemoryExhausted, now and when the call ends."""
+        """Marks the process as out of memory and raises MemoryExhausted. `check_limits` raises it again when the call ends."""
         self.is_memory_over = True
         raise MemoryExhausted
 
 
 class _StepsExhausted:
-    """The steps after the last one: each raises LimitExceeded."""
+    """The iterator after the last step of a call: each step from it raises LimitExceeded."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter

@@ -1,7 +1,8 @@
 """The modules that user code may import, and their allowed members: functions, classes and values that cannot change.
 
-Most members are Python's own (`AS_THEY_ARE`). Those that would cache something, change kept state, or differ between machines are
-the engine's own (`MADE`); clocks and random numbers are in `virtual_clock`. Any other import is refused, with what to do instead.
+Most members are Python's own (`AS_THEY_ARE`). Members that would cache values, change kept state, or differ between machines are
+the engine's own (`MADE`). Clocks and random numbers are in `virtual_clock`. Any other import is refused, with a hint what to use
+instead.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ AS_THEY_ARE: Mapping[str, list[str]] = {
         "zlib": "adler32 compress crc32 error",
     }.items()
 }
-"""The members that are Python's own."""
+"""For each module, the members that user code gets unchanged from Python."""
 
 REFUSED: Mapping[str, str] = {
     "os": "an engine's code must not depend on its machine: write the value into the project, or bring it in as an event",
@@ -179,7 +180,7 @@ REFUSED_MEMBERS: Mapping[str, str] = {
     "typing.runtime_checkable": "use hasattr",
     "zlib.decompress": "a few bytes may become a gigabyte: bring the data in as it is",
 }
-"""The members of importable modules that user code misses, with what to use instead."""
+"""The members of importable modules that user code may expect but cannot import, each with a hint what to use instead."""
 
 Maker = Callable[[Guards, virtual_clock.VirtualClock], Mapping[str, Any]]
 
@@ -232,8 +233,8 @@ def _dataclasses(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[s
 
 
 class _EnumMeta(enum.EnumMeta):
-    """The metaclass of enums whose members have plain names only. Python accepts any name in `Enum("Name", {...})`, also that of a
-    method that Python itself calls.
+    """The metaclass of user code's enums, whose members must have plain names. Python accepts any name in `Enum("Name", {...})`,
+    also that of a method that Python itself calls.
     """
 
     def __call__(cls, value: Any, names: Any = None, /) -> Any:  # type: ignore[override]
@@ -250,7 +251,9 @@ class _EnumMeta(enum.EnumMeta):
 
 
 def _flag_number(value: Any) -> Any:
-    """Returns the number of a flag. Flags cache their combinations, so only numbers are looked up."""
+    """Returns `value` if it is a flag, else its number. Raises TypeError for other types. Flags cache their combinations, so only
+    numbers may be looked up.
+    """
     if isinstance(value, enum.Flag):
         return value
     if not isinstance(value, int):
@@ -280,7 +283,9 @@ def _functools(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str
 
 
 def _refuse_permanent(guards: Guards, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Returns a decorator that changes its argument, unless that was made when the code was loaded."""
+    """Returns a decorator that applies `change` to its argument. It raises TypeError for an object made when the code was
+    loaded.
+    """
 
     def decorate(decorated: Any, /) -> Any:
         if guards.attributes.is_permanent(decorated):
@@ -291,7 +296,7 @@ def _refuse_permanent(guards: Guards, change: Callable[[Any], Any]) -> Callable[
 
 
 def _wraps(wrapped: Any, /) -> Callable[[Any], Any]:
-    """Returns `functools.wraps(wrapped)`, which makes another function instead of changing its argument."""
+    """Returns a decorator like `functools.wraps(wrapped)` that makes another function instead of changing its argument."""
 
     def decorate(wrapper: Any, /) -> Any:
         if not isinstance(wrapper, FunctionType) or not isinstance(wrapped, FunctionType):
@@ -307,7 +312,7 @@ def _wraps(wrapped: Any, /) -> Callable[[Any], Any]:
 
 @functools.total_ordering
 class _Compared:
-    """A key of `cmp_to_key`."""
+    """A key of `functools.cmp_to_key`: compares values with the function `compare`."""
 
     __slots__ = ("_compare", "_value")
 
@@ -333,8 +338,8 @@ def _hashlib(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, 
 
 
 def _heapq(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
-    """Returns functions for heaps in kept lists. Python's own change a list without its methods, so the change would not be
-    recorded.
+    """Returns the module's functions, which also work on kept lists. Python's own would change a kept list without calling its
+    methods, so the change would not be recorded.
     """
     found: dict[str, Callable[..., Any]] = {"heappush": _push, "heappop": _pop, "heapify": _heapify}
     found |= {"heapreplace": _replace, "heappushpop": _push_pop}
@@ -375,7 +380,7 @@ def _heapify(heap: Any) -> None:
 
 
 def _rise(heap: Any, top: int, place: int) -> None:
-    """Moves an item up until its parent is not greater."""
+    """Moves the item at `place` up in a heap until its parent is not greater. The item stops at index `top` at the latest."""
     item = heap[place]
     while place > top and item < heap[(place - 1) >> 1]:
         heap[place] = heap[(place - 1) >> 1]
@@ -436,9 +441,9 @@ def _addresses(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str
 
 
 _OVER_ROWS = tuple(name for name in pc.list_functions() if pc.get_function(name).kind != "scalar" and hasattr(pc, name))
-"""The functions whose result for a row depends on other rows."""
+"""The functions of `pyarrow.compute` whose result for a row depends on other rows."""
 _MACHINE_DEPENDENT = frozenset({"random", "assume_timezone", "local_timestamp"})
-"""The functions that draw random numbers, or read the machine's time zones."""
+"""The functions of `pyarrow.compute` that draw random numbers, or read the machine's time zones."""
 
 
 def _pyarrow(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
@@ -456,7 +461,7 @@ def _pyarrow(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, 
 
 
 def _pyarrow_compute(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
-    """Returns the functions that work row by row."""
+    """Returns the functions of `pyarrow.compute` that work row by row and do not depend on the machine, with guards for columns."""
     rows = guards.rows
     arities = {name: pc.get_function(name).arity for name in pc.list_functions() if pc.get_function(name).kind == "scalar"}
     called = {each: name for name in arities.keys() - _MACHINE_DEPENDENT for each in (name, f"{name}_") if hasattr(pc, each)}
@@ -471,12 +476,12 @@ def _strftime(timestamps: Any, /, format: str = "%Y-%m-%dT%H:%M:%S", locale: str
 
 
 _FLAGS_AT = {**dict.fromkeys(("match", "fullmatch", "search", "findall", "finditer"), 1), "split": 2, "sub": 3, "subn": 3}
-"""The functions, each with the position of `flags` among its arguments after the pattern."""
+"""The functions of `re` that take a pattern, each with the index of `flags` among its arguments after the pattern."""
 _PATTERN_FLAGS = re.ASCII | re.IGNORECASE | re.MULTILINE | re.DOTALL | re.VERBOSE | re.UNICODE
 
 
 def _re(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any]:
-    """Returns Python's own regular expressions, without flags that depend on the machine or print."""
+    """Returns the members of the module `re`, without flags that depend on the machine or print."""
     flags = {
         name: getattr(re, name) for name in split_names("A ASCII I IGNORECASE M MULTILINE S DOTALL X VERBOSE U UNICODE NOFLAG")
     }
@@ -526,12 +531,14 @@ def _urls(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[str, Any
 
 
 def _plain(module: Any, names: str) -> dict[str, Any]:
-    """Returns functions that cache their arguments for the whole process, restricted to values of Python's own types."""
+    """Returns functions of `module` by name, restricted to arguments of Python's own types. They cache their arguments for the
+    whole process.
+    """
     return {name: with_plain_arguments(getattr(module, name)) for name in split_names(names)}
 
 
 def _written(value: Any, doseq: Any) -> Any:
-    """Returns the text of a value in a URL. Bytes stay bytes, and so do lists of values with `doseq`."""
+    """Returns the text of a value in a URL; bytes stay bytes. With `doseq`, a list gives the list of its texts."""
     if doseq and isinstance(value, list | tuple):
         return [_written(each, None) for each in value]
     return value if isinstance(value, bytes) else safe_str(value)
@@ -566,12 +573,14 @@ MADE: Mapping[str, Maker] = {
     "zlib": _zlib,
     "__future__": lambda guards, clock: {"annotations": None},
 }
-"""The members that are the engine's own."""
+"""For each module, a function that makes the members that are the engine's own, for one instance of a program."""
 IMPORTABLE: tuple[str, ...] = tuple(sorted({*AS_THEY_ARE, *MADE}))
 
 
 def import_refusal(module: str, name: str) -> str | None:
-    """Returns a hint why `name` of `module`, or the module itself if that is "", cannot be imported; None if it can."""
+    """Returns a hint why user code cannot import the member `name` of `module`, or `module` itself if `name` is ""; None if
+    it can.
+    """
     if module not in IMPORTABLE:
         first = module.split(".")[0]
         return REFUSED.get(module) or REFUSED.get(first) or nearest_names_hint(module, IMPORTABLE)
@@ -602,5 +611,5 @@ def _members(module: str, guards: Guards, clock: virtual_clock.VirtualClock) -> 
 
 
 def namespace(module: str, guards: Guards, clock: virtual_clock.VirtualClock) -> Namespace:
-    """Returns the module that `import module` binds."""
+    """Returns the object that user code gets by `import module`."""
     return Namespace(module, dict(_members(module, guards, clock)))

@@ -1,4 +1,4 @@
-"""Objects that replace modules, plain objects and types in user code. None of them can be changed."""
+"""Objects that replace modules, plain objects and types in user code. User code cannot change them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 PROGRAM_MODULE = "__people__"
-"""The `__name__` in a program, and `__module__` of its functions and classes."""
+"""The `__name__` of a program's module, and the `__module__` of the functions and classes that the program defines."""
 
 
 COMPARED: tuple[type, ...] = (str, bytes, int, float, complex, tuple)
-"""The types whose objects some functions of Python cache by value."""
+"""The types that some functions of Python use as cache keys by value; a class of user code that inherits from one must compare as
+it does.
+"""
 
 
 class Namespace:
-    """A module as user code sees it: the members that it may use."""
+    """A module as user code sees it: an object whose attributes are the members that user code may use."""
 
     def __init__(self, name: str, members: Mapping[str, Any]) -> None:
         self.__dict__.update(members)
@@ -31,7 +33,7 @@ class Namespace:
 
 
 class ObjectBase:
-    """The `object` of user code, and the base of its classes, so that texts show no address."""
+    """The `object` of user code, and the base of its classes. Texts of such objects contain no address."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} object>"
@@ -53,5 +55,5 @@ Namespace.__name__, ObjectBase.__name__, Opaque.__name__ = "module", "object", "
 
 
 def is_own_class(kind: type) -> bool:
-    """Whether the program defined the class."""
+    """Whether the program, not Python or the engine, defined the class."""
     return kind.__module__ == PROGRAM_MODULE

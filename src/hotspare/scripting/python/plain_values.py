@@ -1,6 +1,7 @@
-"""Values of user code as values of Python's own types, which have no methods of user code.
+"""Converts values of user code to Python's own types, which have no methods of user code.
 
-The engine handles returned values after the call, and some of Python's functions cache their arguments.
+The engine handles returned values after the call, and some of Python's functions cache their arguments. So neither may call user
+code.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ _PLAIN = (str, int, float, bool, bytes, type(None))
 
 
 def plain_value(value: Any, depth: int = 0) -> Any:
-    """Returns a copy of `value` in which texts, numbers and containers are of Python's own types. Anything else stays as it is."""
+    """Returns a copy of `value` in which texts, numbers and containers have Python's own types. Objects of other types stay in it
+    unchanged.
+    """
     kind = type(value)
     if kind in _PLAIN or depth > DEPTH_MAX:
         return value
@@ -35,8 +38,8 @@ def plain_value(value: Any, depth: int = 0) -> Any:
 
 
 def has_only_parts(value: Any, walk_typed: Callable[[Any], Iterable[Any] | None]) -> bool:
-    """Whether `walk_typed` accepts the value and everything that it holds, each container once. It returns the parts of a value, or
-    None to reject it.
+    """Whether `walk_typed` accepts the value and everything within it; each container is visited once. `walk_typed` returns the
+    parts of a value, or None to reject it.
     """
     waiting, met = [value], set[int]()
     while waiting:
@@ -51,8 +54,10 @@ def has_only_parts(value: Any, walk_typed: Callable[[Any], Iterable[Any] | None]
 
 
 def with_plain_arguments(function: Callable[..., Any], refused: tuple[type, ...] = ()) -> Callable[..., Any]:
-    """Returns the function for arguments of Python's own types, alone or in containers, except `refused` ones. Any other argument
-    raises TypeError. Such functions cache by equality, and `True == 1`: truth values become numbers.
+    """Returns a function like `function` for arguments of Python's own types, alone or in containers. It raises TypeError for other
+    arguments and for `refused` types.
+
+    Such functions cache by equality, and `True == 1`, so booleans become numbers.
     """
 
     def argument(value: Any) -> Any:

@@ -34,16 +34,16 @@ from hotspare.scripting.python.variables import ModuleVariables, Unkeepable
 from hotspare.scripting.python.virtual_clock import VirtualClock
 
 ESP, ESP_MEMBERS = "esp", ("call", "logMessage")
-"""The module of the engine's own functions, named as in SAS ESP."""
+"""The module of the engine's functions for code, and its members, named as in SAS ESP."""
 warnings.filterwarnings("ignore", module=f"^{PROGRAM_MODULE}$")  # turning warnings into errors is a setting of the process
 _DRAWING = ("random.", "uuid.uuid4")
 LOADING_FACTOR = 100
-"""The steps for loading a program, as a multiple of the steps of an event."""
+"""The limit of steps for loading a program, as a multiple of the limit for an event."""
 ERROR_LENGTH_MAX = 300
 
 
 class Unloadable(Exception):
-    """A program cannot be used; all errors, by line. `name`: of the text that has them."""
+    """Raised if a program cannot be used. `mistakes`: all errors, by line. `name`: the text that has them."""
 
     def __init__(self, mistakes: Sequence[SourceError], name: str) -> None:
         super().__init__("; ".join(each.message for each in mistakes))
@@ -52,7 +52,7 @@ class Unloadable(Exception):
 
 
 class CallFailure(Exception):
-    """A call failed, and changed nothing. `line` counts from 1 in the text; 0 is unknown."""
+    """Raised if a call failed; its changes are undone. `line` counts from 1 in the text; 0 is unknown."""
 
     def __init__(self, text: str, line: int = 0) -> None:
         super().__init__(text)
@@ -61,12 +61,14 @@ class CallFailure(Exception):
 
 
 class CallTooLarge(CallFailure):
-    """A call would exceed a limit, or keep a value that cannot be kept."""
+    """Raised if a call exceeds a limit, or would keep a value that cannot be saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonText:
-    """A compiled text. `rebound`: module variables that functions declare `global`; `functions`: those that can be called."""
+    """A compiled text. `rebound`: module variables that functions declare `global`. `nonlocals`: variables that functions declare
+    `nonlocal`. `functions`: the functions at its top level.
+    """
 
     name: str
     code: CodeType
@@ -74,17 +76,17 @@ class PythonText:
     nonlocals: frozenset[str]
     functions: frozenset[str]
     imports: frozenset[str]
-    """The imported modules of the project."""
+    """The project's own modules that the text imports."""
     lines: Mapping[str, int]
-    """The line of the first binding of each module variable."""
+    """For each name that the text binds, the line of its first binding; mistakes in module variables are reported there."""
     calling_convention: CallingConvention
 
     @classmethod
     def from_source(
         cls, text: str, name: str, modules: Sequence[str] = (), calls: CallingConvention = CallingConvention.WITH_EVENTS
     ) -> PythonText:
-        """Returns the compiled text. `modules`: of the project, which may also be imported. `calls`: of its functions.
-        Unloadable.
+        """Returns the checked, rewritten and compiled text. `modules`: the project's modules, which the text may import. `calls`:
+        the calling convention of its functions. Raises Unloadable with all errors.
         """
         syntax = _parsed(text, name)
 
@@ -141,11 +143,11 @@ def _parsed(text: str, name: str) -> ast.Module:
 
 
 class Interpreter:
-    """A program with its variables, and those of the modules of the project that it imports.
+    """A program with its variables, and with those of the project's modules that it imports.
 
-    `main` has the functions to call. The `modules` that it needs, directly or not, are loaded before it. `esp.call` calls functions
-    of `snippets`; a snippet keeps nothing, since each window would keep its own. `init`: a function that is called once after
-    loading, with `settings` if there are some. `transient`: variables that are not kept.
+    `main`: the text with the functions to call. `modules`: the texts that it imports, directly or not, loaded before it.
+    `snippets`: texts whose functions `esp.call` calls. They keep no variables, since each window would keep its own. `init`: a
+    function to call once after loading, with `settings` if not None. `transient`: variables that are not kept.
     """
 
     def __init__(
@@ -187,14 +189,14 @@ class Interpreter:
         return found if isinstance(found, FunctionType) else None
 
     def begin_call(self, time_us: int, seed: int) -> None:
-        """Begins a call."""
+        """Begins a call at the event's time: resets the count of steps, the clock and the random seed."""
         if not self.meter.begin_again():
             self.meter.begin_call()
             self.names[TICK] = self.meter.tick
         self.clock.reset_call(time_us, seed)
 
     def call(self, function: Callable[..., Any], arguments: Sequence[Any], time_us: int, seed: int) -> Any:
-        """Returns the function's value. CallFailure, and nothing is changed."""
+        """Calls `function` and returns its value. Raises CallFailure if the call fails; its changes are undone."""
 
         def work() -> Any:
             self.begin_call(time_us, seed)
@@ -208,7 +210,9 @@ class Interpreter:
         return at_fixed_level(work)
 
     def call_without_state(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-        """Returns the function's value and undoes all its changes. CallFailure, also if it changed variables."""
+        """Calls `function` without keeping state, and returns its value. All changes are undone. Raises CallFailure if the call
+        fails or changed variables.
+        """
         return at_fixed_level(lambda: self._call_and_undo(function, arguments))
 
     def _call_and_undo(self, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
@@ -227,13 +231,13 @@ class Interpreter:
         return made
 
     def commit_call(self) -> None:
-        """Ends a successful call: its values in variables are kept. LimitExceeded, NotPlain."""
+        """Ends a successful call: commits its changes of variables. Raises LimitExceeded or NotPlain."""
         self.meter.check_limits()
         self.keeper.commit()
 
     def abort_call(self, error: BaseException) -> CallFailure:
-        """Ends a failed call: all is as before it. Returns the failure to report; raises errors that are not those of the code, and
-        CodeOutOfMemory.
+        """Ends a failed call: undoes its changes and returns the failure to report. Raises CodeOutOfMemory if memory ran out, and
+        `error` if it is not an error of the code.
         """
         if isinstance(error, MemoryError) or self.meter.is_memory_over:
             raise CodeOutOfMemory.for_code_of(self.main.name) from error
@@ -251,7 +255,9 @@ class Interpreter:
         return CallFailure(self._described(error), line)
 
     def _described(self, error: Exception) -> str:
-        """Returns the type of an error and its message, without parts that differ between engines."""
+        """Returns the type and the message of an error. Addresses are removed from the message, because they differ between
+        engines.
+        """
         kind = type(error).__name__
         self.begin_call(self.clock.time_us, self.clock.seed)
         try:
@@ -269,13 +275,13 @@ class Interpreter:
         return encode(self.keeper.freeze())
 
     def load(self, content: bytes) -> None:
-        """Loads the result of `save`. SnapshotDamaged."""
+        """Restores the variables from the bytes of `save`. Raises SnapshotDamaged if the bytes do not fit."""
         kept = decode(content, self.keeper)
         for module in self.keeper.modules:
             self.keeper.bind_module(module, kept.get(module, {}))
 
     def _load_module(self, text: PythonText, module: str) -> dict[str, Any]:
-        """Runs a module's text and returns its variables. Unloadable."""
+        """Runs the text as a module and returns its variables. Raises Unloadable if running it fails."""
         variables: dict[str, Any] = {"__builtins__": self.names, "__name__": PROGRAM_MODULE}
         for name in sorted(text.imports):
             self._import(name)
@@ -314,11 +320,13 @@ class Interpreter:
         return variables
 
     def _caller(self) -> Callable[..., dict[str, Any]]:
-        """Returns `esp.call`, which code may import by its name."""
+        """Returns the function `esp.call` of user code."""
         return lambda *arguments, **named: self._call_snippet(*arguments, **named)
 
     def _call_snippet(self, *arguments: Any, _pyname_: str = "", _pyfunc_: str = "", **named: Any) -> dict[str, Any]:
-        """Runs `esp.call`: returns whether the snippet's function succeeded, its values, and the error."""
+        """Implements `esp.call`: calls the function `_pyfunc_` of the snippet `_pyname_`. Returns a dict of `code` (whether it
+        succeeded), `results` and `error`.
+        """
         function = self._snippets.get(_pyname_, {}).get(_pyfunc_)
         if not isinstance(function, FunctionType):
             return {"code": False, "results": [], "error": f"there is no function {_pyfunc_} in a snippet {_pyname_}"}
@@ -330,7 +338,7 @@ class Interpreter:
         return {"code": True, "results": list(made) if isinstance(made, tuple) else [made], "error": ""}
 
     def _settle(self) -> None:
-        """Keeps the values of all texts' variables. Unloadable."""
+        """Commits the variables of all texts after loading. Raises Unloadable if a value cannot be kept."""
         try:
             self.keeper.commit()
         except NotPlain as error:
@@ -338,7 +346,7 @@ class Interpreter:
             raise Unloadable([SourceError(0, message, hint)], self.main.name) from error
 
     def _import(self, name: str, globals_: Any = None, locals_: Any = None, members: Any = (), level: int = 0) -> Any:
-        """Runs `import`."""
+        """Implements `import` of user code: returns the namespace of a project's module, of `esp`, or of an importable module."""
         found = self._found.get(name)
         if found is None:
             if name in self.modules:
@@ -360,7 +368,7 @@ class Interpreter:
 
 
 def _line(error: BaseException, file: str) -> int:
-    """Returns the last line of the text that was run."""
+    """Returns the innermost line of the text `file` in the error's traceback; 0 if the error occurred elsewhere."""
     line, trace = 0, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file:

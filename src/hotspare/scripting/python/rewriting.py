@@ -45,41 +45,45 @@ OPERATORS: dict[type[ast.operator], str] = {
     ast.BitXor: "__hs_xor__",
 }
 IN_PLACE_PREFIX = "i"
-"""The prefix of an operator's guard that works in place: `__hs_imult__`."""
+"""The prefix in the name of an operator's guard that works in place: `__hs_imult__`."""
 
 TYPES_WITH_STAND_IN = frozenset({"list", "dict", "str"})
-"""The types that have a stand-in. One that is only called or compared with stays the type itself, which is faster."""
+"""The types that are replaced by a stand-in. A type that code only calls or compares with remains the type itself, which is
+faster.
+"""
 
 
 def real_name(kind: str) -> str:
-    """Returns the name of a type in rewritten code."""
+    """Returns the name by which rewritten code refers to Python's own type `kind`."""
     return f"__hs_type_{kind}__"
 
 
 def call_name(kind: str) -> str:
-    """Returns the name that a call of the type uses in rewritten code."""
+    """Returns the name by which rewritten code calls the type `kind`."""
     return f"__hs_call_{kind}__"
 
 
 _CALLED_BY_READING = frozenset({"property", "defaultdict", "DefaultDict"})
-"""The names by which reading an attribute or an element can call a lambda. Without them only a lambda with a call can recurse."""
+"""The names by which reading an attribute or an element can call a lambda. In code without them a lambda can recurse only by a
+call.
+"""
 CONSUMING_CALLS = frozenset(split_names("all any bytes dict frozenset list max min set sorted sum tuple"))
-"""The builtins that consume a generator expression at once, if it is the only argument."""
+"""The builtins that consume a generator expression at once if it is their only argument."""
 
 
 def rewrite_python(syntax: ast.Module, calls: CallingConvention) -> ast.Module:
-    """Returns the program with its guards; `syntax` is changed."""
+    """Returns the program with its guards. `syntax` is changed in place."""
     rewriter = _Rewriter(syntax, calls)
     return cast(ast.Module, ast.fix_missing_locations(rewriter.visit(syntax)))
 
 
 def is_column_comprehension(node: ast.AST) -> bool:
-    """Whether a node is a comprehension that may iterate over a column: it makes one value of each row."""
+    """Whether a node is a comprehension that may iterate over a column: a list comprehension with one loop and no condition."""
     return isinstance(node, ast.ListComp) and len(node.generators) == 1 and not node.generators[0].ifs
 
 
 def imported_modules(syntax: ast.Module) -> Mapping[str, str]:
-    """Returns the modules that are imported whole, by names with no other meaning in the program."""
+    """Returns the modules that `import` statements bind, by name. A name that the program also binds otherwise is omitted."""
     found: dict[str, str] = {}
     for node in ast.walk(syntax):
         if isinstance(node, ast.Import):
@@ -89,7 +93,7 @@ def imported_modules(syntax: ast.Module) -> Mapping[str, str]:
 
 
 def _bound(syntax: ast.Module, without: type[ast.AST] | None = None) -> frozenset[str]:
-    """Returns every name that the program binds, anywhere; also by imports, except those of the type `without`."""
+    """Returns every name that the program binds anywhere. Imports count too, except statements of the node type `without`."""
     found: list[str | None] = []
     for node in ast.walk(syntax):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -134,9 +138,9 @@ class _Rewriter(ast.NodeTransformer):
         self._reads_call = not _CALLED_BY_READING.isdisjoint(_named(syntax))
         self._count = 0
         self._consumed: set[ast.expr] = set()
-        """The generator expressions that the program does not keep."""
+        """The generator expressions that a builtin consumes at once, so that they cannot be resumed later."""
         self._classes: list[str] = []
-        """The enclosing classes, for name mangling of attributes with two leading underscores."""
+        """The names of the enclosing classes, for name mangling of attributes with two leading underscores."""
         self._held: list[ast.stmt] = []
         """The statements to insert before the `match` being visited."""
 
@@ -246,7 +250,9 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _hold(self, value: ast.Attribute) -> ast.expr:
-        """Returns the attribute that a pattern names; if its name is not free, it is read before the `match`."""
+        """Returns the attribute for a pattern of `match`. If reading it needs a guard, the guard is called in a statement before
+        the `match`.
+        """
         read: ast.expr = self.visit(value)
         inner = read
         while isinstance(inner, ast.Attribute):
@@ -290,8 +296,8 @@ class _Rewriter(ast.NodeTransformer):
         return [ast.copy_location(each, node) for each in made]
 
     def _once(self, target: ast.expr) -> tuple[Sequence[ast.stmt], ast.expr, ast.expr]:
-        """Returns statements that name the parts of a target, and expressions that read and bind it without computing the parts
-        twice.
+        """Returns statements that compute the parts of an assignment's target once, and expressions that read and bind the target
+        by these parts.
         """
         if isinstance(target, ast.Name):
             return (), ast.Name(target.id, ast.Load()), target
@@ -374,7 +380,7 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _with_error_check(body: list[ast.stmt]) -> ast.stmt:
-    """Returns the statements, with a check of the error that ends them."""
+    """Returns a `try` statement around `body` that checks an error of the body and raises it again."""
     handler = ast.ExceptHandler(ast.Name(EVERYTHING, ast.Load()), None, [ast.Expr(_call(CAUGHT)), ast.Raise()])
     return ast.Try(body, [handler], [], [])
 

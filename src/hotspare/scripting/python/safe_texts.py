@@ -1,4 +1,4 @@
-"""Texts of values in user code: they show no address of an object, because addresses differ between processes."""
+"""Returns texts of values for user code. They contain no address of an object, because addresses differ between processes."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _PAIRS = (dict, KeptDict, FixedDict, EventDict)
 
 
 def without_addresses(text: str) -> str:
-    """Returns a message of Python's own without the addresses of objects in it."""
+    """Returns `text`, a message of Python, without the addresses of objects."""
     return _ADDRESS.sub("", text)
 
 
 def check_no_address(text: str, value: Any) -> str:
-    """Returns `text`, which was made of `value`. Raises ValueError if an address is in it that is not from a text in `value`."""
+    """Returns `text`, which shows `value`. Raises ValueError if `text` contains an address of an object within `value`."""
     if " 0x" in text and _ADDRESS.search(text) and not has_only_parts(value, _parts):
         raise ValueError("the text of an object would show its address, which differs between engines")
     return text
 
 
 def _parts(value: Any) -> Iterable[Any] | None:
-    """Returns the values that Python shows within `value`, or None if it shows something other than plain values."""
+    """Returns the parts that the text of `value` shows, or None if that text shows anything but plain values."""
     kind = type(value)
     if kind in _SHOWN:
         return ()

@@ -11,7 +11,7 @@ from typing import Any
 
 
 class _OrderedElements(Set[Any]):
-    """The operations of both types."""
+    """The operations that ordered sets and ordered frozen sets share. Elements are the keys of the dict `_items`."""
 
     __slots__ = ("_items",)
 
@@ -24,7 +24,7 @@ class _OrderedElements(Set[Any]):
 
     @classmethod
     def from_shared_dict(cls, items: dict[Any, None]) -> Any:
-        """Returns a set whose elements are the keys of `items`, which it shares."""
+        """Returns a set whose elements are the keys of `items`. The set uses that dict itself, without a copy."""
         made = cls()
         made._items = items
         return made
@@ -67,7 +67,7 @@ class _OrderedElements(Set[Any]):
 
 
 class OrderedFrozenSet(_OrderedElements):
-    """The `frozenset` of user code."""
+    """The `frozenset` of user code. It iterates in the order of insertion."""
 
     __slots__ = ()
 
@@ -79,7 +79,9 @@ class OrderedFrozenSet(_OrderedElements):
 
 
 class OrderedSet(_OrderedElements):
-    """The `set` of user code. All changes go through `_items`, which stays the same object."""
+    """The `set` of user code. It iterates in the order of insertion. All changes are made in the dict `_items`, which is never
+    replaced.
+    """
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -99,7 +101,7 @@ class OrderedSet(_OrderedElements):
         del self._items[element]
 
     def pop(self) -> Any:
-        """Removes and returns the oldest element."""
+        """Removes the oldest element and returns it. Raises KeyError if the set is empty."""
         if not self._items:
             raise KeyError("pop from an empty set")
         element = next(iter(self._items))

@@ -19,14 +19,16 @@ from hotspare.scripting.python.plain_values import with_plain_arguments
 from hotspare.scripting.python.safe_texts import safe_str
 
 JOURNALED = (KeptDict, KeptList, KeptArray, FixedDict, FixedList)
-"""The types whose own methods record or refuse a change; those of their bases do not."""
+"""The types whose methods record or refuse a change. The methods of their base types would not."""
 _DICT_CHANGES = split_names("clear pop popitem setdefault update")
 _LIST_CHANGES = split_names("append clear extend insert pop remove reverse sort")
 _ARRAY_CHANGES = split_names("append byteswap extend frombytes fromlist fromunicode insert pop remove reverse")
 
 
 class _Kind(type):
-    """The type of stand-ins."""
+    """The metaclass of stand-ins. Calling a stand-in makes an object of the real type, and `isinstance` checks for the real
+    type.
+    """
 
     _hs_real: type
     _hs_make: Callable[..., Any]
@@ -45,7 +47,9 @@ class _Kind(type):
 
 
 def _dispatching_method(kind: type, name: str) -> Callable[..., Any]:
-    """Returns the method of a type as a function that calls a kept object's own method."""
+    """Returns a function for the unbound method `name` of `kind`. With a kept object it calls that object's own method, so the
+    change is recorded.
+    """
     usual = getattr(kind, name)
 
     def change(self: Any, /, *arguments: Any, **named: Any) -> Any:
@@ -58,7 +62,9 @@ def _dispatching_method(kind: type, name: str) -> Callable[..., Any]:
 
 
 def _make_stand_in(kind: type, changes: list[str], make: Callable[..., Any]) -> tuple[Any, Any]:
-    """Returns a stand-in and a base."""
+    """Returns a stand-in for `kind`, and the base for classes of user code that inherit from it. `changes`: its methods that change
+    an object. `make`: makes objects.
+    """
     members: dict[str, Any] = {"__module__": kind.__module__, "__slots__": ()}
     members |= {name: _dispatching_method(kind, name) for name in changes}
     base = type(kind.__name__, (kind,), dict(members) | ({"__new__": _new_text} if kind is str else {}))
@@ -84,7 +90,7 @@ STAND_INS: Mapping[type, tuple[Any, Any]] = {
     Counter: _make_stand_in(Counter, _DICT_CHANGES, Counter),
     **{kind: _make_stand_in(kind, [], with_plain_arguments(kind, (float,))) for kind in IP_TYPES},
 }
-"""The stand-in of each such type, and the base in its place."""
+"""For each replaced type, its stand-in and the base for classes of user code."""
 REAL: Mapping[Any, type] = {stand_in: kind for kind, (stand_in, _) in STAND_INS.items()}
 BASES: Mapping[Any, type] = {stand_in: base for kind, (stand_in, base) in STAND_INS.items() if kind not in IP_TYPES}
 SEEN_AS: Mapping[type, Any] = {
@@ -93,4 +99,4 @@ SEEN_AS: Mapping[type, Any] = {
     **dict.fromkeys((KeptList, FixedList), STAND_INS[list][0]),
     KeptArray: STAND_INS[array][0],
 }
-"""The result of `type(x)` for objects of types that have a stand-in."""
+"""The result of `type(x)` in user code, for objects of a type that has a stand-in or is kept."""

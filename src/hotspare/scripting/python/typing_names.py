@@ -24,7 +24,9 @@ class GenericBase(ObjectBase):
 
 
 class Hint:
-    """A name for annotations."""
+    """A name of `typing` for annotations, such as `List`. Subscripts and `|` return the name itself; calling it raises
+    TypeError.
+    """
 
     __slots__ = ("_bases", "_name")
 
@@ -49,7 +51,9 @@ class Hint:
         return isinstance(value, kind)
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        """Returns the base once for a class that inherits so, and nothing if another of its bases has it."""
+        """Returns the real base classes of a class that inherits from this name: the base once, or none if another base already
+        provides it.
+        """
         others = [each for each in bases if isinstance(each, type) and issubclass(each, GenericBase)]
         first = next(each for each in bases if isinstance(each, Hint) and each._bases == self._bases)
         return self._bases if not others and first is self else ()

@@ -71,7 +71,7 @@ _VALUES = (
     type(namedtuple("Pair", "first").first),  # type: ignore[attr-defined]
     type(vars(ABC)["_abc_impl"]),
 )
-"""The types whose objects never change, and reach nothing that user code could change."""
+"""The types whose objects never change and reach no object that user code could change."""
 _PARTS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {
     Fraction: lambda value: (value._numerator, value._denominator),
     UUID: lambda value: (value.int,),
@@ -79,9 +79,11 @@ _PARTS: Mapping[type, Callable[[Any], tuple[Any, ...]]] = {
     types.GenericAlias: lambda value: (value.__origin__, *value.__args__),
     type(int | None): lambda value: value.__args__,
 }
-"""The values that objects of other such types reach."""
+"""For further immutable types, a function that returns the values that an object reaches."""
 _FROZEN = (tuple, datetime.tzinfo)
-"""Objects of the program's own classes that inherit from these are constants anywhere; others only if `transient`."""
+"""The immutable bases. An object of a program's own class that inherits from one of them may be a constant; objects of other own
+classes only if the variable is transient.
+"""
 _IMMUTABLE_BASES: tuple[type, ...] = (int, float, str, bytes, tuple, complex, Decimal, Enum)
 _IMMUTABLE_BASES += (datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo)
 _FUNCTIONS = (types.FunctionType, staticmethod, classmethod)
@@ -91,7 +93,9 @@ _ENUMS_OWN = frozenset({"_name_", "_value_", "_sort_order_", "__objclass__"})
 
 
 class Unkeepable(Exception):
-    """A variable of a program holds a value that would be kept and never saved. `hint`: what to do; `variable`: its name."""
+    """Raised if a variable holds a value that would persist between events without being saved. `hint`: what to do. `variable`: its
+    name.
+    """
 
     variable = ""
 
@@ -101,9 +105,8 @@ class Unkeepable(Exception):
 
 
 class ModuleVariables:
-    """The module variables of one text of a program. `nonlocals`: variables of outer functions that functions change.
-
-    `attributes` records every object of the program's own that lives as long as the program.
+    """The module variables of one text of a program. `nonlocals`: the variables that functions declare `nonlocal`. `attributes`:
+    records the objects of the program that live as long as the program.
     """
 
     def __init__(self, variables: dict[str, Any], nonlocals: frozenset[str], attributes: Attributes) -> None:
@@ -111,10 +114,11 @@ class ModuleVariables:
         self._transient: frozenset[str] = frozenset()
 
     def classify_variables(self, rebound: frozenset[str], declared: frozenset[str]) -> tuple[tuple[str, ...], Mapping[str, Any]]:
-        """Returns the names of the variables that are state, and the values of those that functions could bind but may not.
+        """Returns the names of the state variables, and the values of the transient variables that functions declare `global`,
+        which must not change.
 
-        All others are converted to constants. `rebound`: names that functions declare `global`; `declared`: transient ones.
-        Unkeepable.
+        All variables that are not state are converted to constants. `rebound`: names that functions declare `global`. `declared`:
+        transient variables. Raises Unkeepable.
         """
         self._transient = transient = _transient(self._variables) | declared
         if TRANSIENT in self._variables:
@@ -136,7 +140,9 @@ class ModuleVariables:
         return is_container and has_only_parts(value, _plain_parts)
 
     def _constant(self, value: Any, name: str, depth: int) -> Any:
-        """Returns a value that lives as long as the program, or its replacement. Raises Unkeepable."""
+        """Returns `value` as a constant: itself if it can never change, or an immutable replacement. Raises Unkeepable if neither
+        is possible.
+        """
         if depth > NESTING_MAX:
             raise Unkeepable(f"the module variable {name} holds containers within each other, more than {NESTING_MAX} deep")
 
@@ -159,7 +165,7 @@ class ModuleVariables:
         return value
 
     def _freeze(self, value: Any, name: str, depth: int) -> None:
-        """Converts an object of one of the program's classes to a constant, with all that it holds."""
+        """Converts an object of one of the program's classes, and all that its attributes hold, to constants. Raises Unkeepable."""
         if not self._attributes.add_permanent(value):
             return
         self._check(type(value), name, depth + 1)
@@ -254,7 +260,9 @@ class ModuleVariables:
 
 
 def _attributes_of(kind: Any) -> Iterator[tuple[str, Any]]:
-    """Yields everything that a class holds and user code could reach: attributes, defaults and factories of fields, members."""
+    """Yields (name, value) for everything in a class that user code can reach: attributes, defaults and factories of fields, enum
+    members.
+    """
     is_enum = issubclass(kind, Enum)
     for attribute, value in vars(kind).items():
         is_hidden = attribute.startswith("__") and attribute.endswith("__") and attribute not in ALLOWED_DUNDER_METHODS
@@ -270,12 +278,12 @@ def _attributes_of(kind: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _plain_defaults(defaults: Any) -> Any:
-    """Returns the defaults of a named tuple, which user code reaches one by one."""
+    """Returns the defaults of a named tuple as a tuple; user code can reach the defaults but not the dict that holds them."""
     return tuple(defaults.values()) if type(defaults) is dict else defaults
 
 
 def _held_by(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the attributes of an object."""
+    """Yields (name, value) for the attributes of an object, those in slots included."""
     yield from tuple(getattr(value, "__dict__", {}).items())
     for base in filter(is_own_class, type(value).__mro__):
         for attribute, slot in vars(base).items():
@@ -306,7 +314,9 @@ def _is_plain_constant(value: Any) -> bool:
 
 
 def _plain_parts(value: Any) -> Iterable[Any] | None:
-    """Returns the parts of a plain value, or None for any other value; excessive depth is found when it is kept."""
+    """Returns the parts of a plain value, or None for any other value. Excessive depth is detected later, when the value is
+    adopted.
+    """
     kind = type(value)
     if kind in (int, float, str, bytes, bool, type(None), array):
         return ()

@@ -15,7 +15,7 @@ _EPOCH = real.datetime(1970, 1, 1, tzinfo=real.UTC)
 
 
 class VirtualClock:
-    """The time of the current call and its random numbers; set before each call."""
+    """The time and the random generator of the current call. `reset_call` sets both before each call."""
 
     __slots__ = ("_generator", "seed", "time_us")
 
@@ -28,7 +28,7 @@ class VirtualClock:
 
     @property
     def generator(self) -> Any:
-        """The random generator of this call, built on first use because that costs more than a call."""
+        """The random generator of this call, seeded with `seed` and built at first use because that costs more than a call."""
         if self._generator is None:
             self._generator = random.Random(self.seed)  # noqa: S311 they are meant to be known
         return self._generator
@@ -38,7 +38,7 @@ class VirtualClock:
 
 
 class EventDate(real.date):
-    """The class `datetime.date`, in which today is the day of the event."""
+    """The class `datetime.date` of user code, in which `today` returns the day of the event."""
 
     _clock: ClassVar[VirtualClock]
 
@@ -54,7 +54,7 @@ class EventDate(real.date):
 
 
 class EventDatetime(real.datetime):
-    """The class `datetime.datetime`, in which now is the time of the event, and the machine's zone is UTC."""
+    """The class `datetime.datetime` of user code, in which `now` returns the time of the event, and the machine's zone is UTC."""
 
     _clock: ClassVar[VirtualClock]
     _date: ClassVar[type[EventDate]]
@@ -102,7 +102,7 @@ class EventDatetime(real.datetime):
 
 
 def datetime_members(clock: VirtualClock) -> Mapping[str, Any]:
-    """Returns the members of the module `datetime`."""
+    """Returns the members of the module `datetime`. Its classes `date` and `datetime` take the current time from `clock`."""
     date = type("date", (EventDate,), {"_clock": clock, "__module__": "datetime"})
     datetime = type("datetime", (EventDatetime,), {"_clock": clock, "_date": date, "__module__": "datetime"})
     for kind in (date, datetime):
@@ -116,7 +116,7 @@ def datetime_members(clock: VirtualClock) -> Mapping[str, Any]:
 
 
 def time_members(clock: VirtualClock) -> Mapping[str, Any]:
-    """Returns the members of `time` that read a clock: each gives the time of the event."""
+    """Returns the members of `time` that read a clock; each returns the time of the event."""
 
     def seconds() -> float:
         return clock.time_us / 1_000_000
@@ -130,7 +130,9 @@ def time_members(clock: VirtualClock) -> Mapping[str, Any]:
 
 
 def random_members(clock: VirtualClock) -> Mapping[str, Any]:
-    """Returns the members of `random`; in each call the event's position determines the seed. `seed` is not among them."""
+    """Returns the members of `random`, which use the generator of the call. The function `seed` is omitted, because the event's
+    position determines the seed.
+    """
 
     def drawing(name: str) -> Callable[..., Any]:
         return lambda *arguments, **named: getattr(clock.generator, name)(*arguments, **named)
@@ -145,7 +147,7 @@ def random_members(clock: VirtualClock) -> Mapping[str, Any]:
 
 
 def uuid_members(clock: VirtualClock) -> Mapping[str, Any]:
-    """Returns the members of `uuid` that do not read the machine; uuid4 uses the random numbers of the call."""
+    """Returns the members of `uuid` that do not read the machine; `uuid4` uses the random generator of the call."""
 
     def uuid4() -> Any:
         return uuid.UUID(int=clock.generator.getrandbits(128), version=4)
