@@ -1,7 +1,7 @@
 """The last stage before a stream that another project reads: a beat at each heartbeat, after all that it caused (SPEC K10).
 
-A beat is an output without an event: numbered, held and committed like any other, so it is at its place exactly once whichever
-engine is active. It reports that time has advanced, even if nothing is emitted.
+A beat is an output without an event. It is numbered, held and committed like any other output, so the stream has it exactly once,
+at the same place, whichever engine is active. A beat reports that time has advanced, even if nothing is emitted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hotspare.windows.shared.contract import Clock, Operator, OperatorInput, Ope
 
 
 class BeatsOperator(Operator):
-    """The operator that adds beats. Its one input is what the stream holds; `schema` is the same."""
+    """Adds a beat at each heartbeat, after all outputs up to it. The one input is the output for the stream, of the same schema."""
 
     clock = Clock.TICKS
 

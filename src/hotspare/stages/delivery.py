@@ -1,7 +1,7 @@
 """The stage between a window and its stream: updates as one row, without retention deletes (SPEC I14, I15).
 
-A bus connector requests it. It runs before outputs are numbered, so sequences and digests are those of what is published, and a
-failover continues it like any stream. Windows downstream get everything.
+A bus connector requests this stage. It runs before outputs are numbered, so sequences and digests describe the published rows, and
+a failover continues the stream like any other. Windows downstream get everything.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotspare.windows.shared.contract import Operator, OperatorInput, OperatorRe
 
 
 class DeliveryOperator(Operator):
-    """The operator of this stage. Its one input is the output of the window; `schema` is the same."""
+    """Applies a window's delivery options to its output. Its one input is the output of the window; `schema` is the same."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
@@ -38,7 +38,7 @@ class DeliveryOperator(Operator):
 
 
 def delivered(chunk: Chunk, delivery: Delivery) -> Chunk:
-    """Returns those rows of a window's output that its stream holds."""
+    """Returns the rows of a window's output that its stream holds under the options `delivery`."""
     rows, width = chunk.lanes.shape
     rank, opcode, flags = np.empty(rows, np.int64), np.empty(rows, np.uint8), np.empty(rows, np.uint8)
     lanes, valid = np.empty((rows, width), np.int64), np.empty((rows, width), np.bool_)

@@ -1,21 +1,21 @@
 """The stage after a window of any type: which of its results are emitted, and when (SPEC A17).
 
-    window ──► refuse what it must not make ──► choose new rows ──► hold until the next pulse ──► keep inserts ──► out
+    window ──► refuse non-inserts ──► choose new rows ──► hold until the next pulse ──► keep inserts ──► out
 
 If a window is declared to produce only inserts, anything else is a bad event.
 
-With `emit: new` only new rows are emitted, as inserts (`new_rows`). A window type that knows them better than its changes show has
-chosen them before (`Newness`): then nothing is left to do here.
+With `emit: new` only new rows are emitted, as inserts (`new_rows`). If the `Newness` of the window type is EVENTS, its operator has
+chosen these rows already, and this stage passes them.
 
 Pulses are heartbeats: the first one in each interval, counted from 1970. So they are at the same place of the input in every
 engine, however far apart ticks are, and without input too. The interval in which the window begins has no pulse; its results are
-emitted when it is over, as those of any other. Changes since the last pulse are emitted folded: each key has one change, an insert,
-an update block with the values of the last pulse, or a delete of these. A row that was inserted and removed again is not emitted.
-Keys are in the order of their first change; the flags are those of the newest one. With retention tracking (SPEC A2) changes by
-retention are kept apart: at most two changes of a key, in the order that leads from the old row to the new one.
+emitted at the first pulse after it. Changes since the last pulse are emitted folded: each key has one change, an insert, an update
+block with the values of the last pulse, or a delete of these. A row that was inserted and removed again is not emitted. Keys are in
+the order of their first change; the flags are those of the newest one. With retention tracking (SPEC A2) changes by retention are
+folded separately: a key has at most two changes, in the order that leads from the old row to the new one.
 
 Folding needs old values, so inserts alone and events as they are published wait in order, and are emitted unchanged. A window that
-collapses its updates without a pulse of its own has one at each heartbeat.
+collapses its updates and declares no pulse has a pulse at each heartbeat.
 
 Held changes are a relation: pages, an index by key, and a list in order.
 """
@@ -51,15 +51,18 @@ from hotspare.windows.shared.keyed import bad_events, refusals
 from hotspare.windows.shared.new_rows import NewRows, inserts_of
 
 HELD, PULSE, PENDING, UNSEEN = "held", "pulse", "pending", "unseen"
-"""Parts of the page: held changes; system time of the last pulse; the current work; keys in the results that were not emitted."""
+"""Parts of the page: held changes; system time of the last pulse; the work in progress; keys in the results that were not emitted.
+"""
 _POLICY = relation_kernels.Policy(relation_kernels.COUNT_SLIDING, 2**62, 1, 0, 0)
-"""The policy of rows in order of arrival, which only a pulse removes."""
+"""The policy of a relation whose rows are in order of arrival, and are removed only by a pulse."""
 _INSERT = np.uint8(Opcode.INSERT)
 
 
 @dataclass(slots=True)
 class _PendingBatch:
-    """A chunk, how much of it is applied, and the ranks of the pulses still due."""
+    """A batch in progress: a chunk, the counts of applied and refused events, the refused events, and the ranks of pulses still
+    due. `is_releasing`: whether changes of the first of these pulses are being emitted.
+    """
 
     chunk: Chunk
     pulses: list[int]
@@ -69,7 +72,7 @@ class _PendingBatch:
 
 
 class EmissionOperator(Operator):
-    """The operator of this stage. Its one input is the results of the window; `schema` is the same."""
+    """Decides which results of a window are emitted, and when. Its one input is the results of the window; `schema` is the same."""
 
     def __init__(
         self, window: ResolvedWindow, inputs: Sequence[OperatorInput], heartbeat_us: int, tracking: RetentionTracking
@@ -86,7 +89,9 @@ class EmissionOperator(Operator):
         self._only_inserts = emission.output is AcceptedOpcodes.INSERT_ONLY and made.opcodes is not Opcodes.INSERTS
         self._pulse_us = emission.pulse_interval_us(heartbeat_us)
         self._first_us = 0 if emission.pulse_us else self._pulse_us
-        """How long before the first time a pulse counts as past: with collapsed updates alone each heartbeat is a pulse."""
+        """Microseconds before the first time at which an earlier pulse is assumed. One interval if updates are only collapsed, so
+        that the first heartbeat is a pulse, too.
+        """
         self._folds = made.opcodes is Opcodes.RESOLVED
         self.clock = Clock.TICKS if self._pulse_us else Clock.NONE
         self.output_changelog: Changelog = made.inserts() if self._only_inserts else made
@@ -131,7 +136,9 @@ class EmissionOperator(Operator):
         return OperatorResult(chunk, bad.by_rank(), until)
 
     def _refuse_non_inserts(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """Returns the inserts, and bad events for what the window was declared never to make: of an update block the new row."""
+        """Returns the inserts, and bad events for all other events, which the window was declared never to make. An update block is
+        one bad event, with its new row.
+        """
         is_insert = chunk.opcode == _INSERT
         broken = ~is_insert
         broken[np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK) + 1] = False
@@ -152,7 +159,9 @@ class EmissionOperator(Operator):
         return _PendingBatch(chunk, pulses.tolist(), np.zeros(k.COUNTS_WIDTH, np.int64), np.empty((len(chunk), 2), np.int64))
 
     def _run_pulses(self, relation: Relation, work: _PendingBatch, rows_max: int) -> tuple[Chunk, int | None]:
-        """Returns about `rows_max` rows that pulses release, and the rank of the pulse that has more."""
+        """Holds the changes of a batch, and emits them at its pulses. Returns about `rows_max` emitted rows, and the rank of the
+        pulse that has more rows, or None.
+        """
         made: list[Chunk] = []
         until: int | None = None
         while until is None:
@@ -202,7 +211,7 @@ class EmissionOperator(Operator):
         return Chunk(np.full(count, rank, np.int64), opcode[:count], flags[:count], lanes[:count], valid[:count])
 
     def _refused(self, work: _PendingBatch, strings: StringTable) -> BadEvents:
-        """Returns bad events for changes without a key, which belong to no row."""
+        """Returns bad events for the changes with a null key, which belong to no row, and removes them from `work`."""
         told = work.refused[: int(work.counts[k.REFUSED])].copy()
         work.counts[k.REFUSED] = 0
         return refusals(Resolution(_NOTHING_MADE, told[:, 0], told[:, 1]), work.chunk, self.schema, strings)
@@ -224,7 +233,7 @@ def _shape(schema: Schema, images: int) -> k.EntryShape:
 
 
 def _relation(schema: Schema, shape: k.EntryShape) -> Relation:
-    """Returns the relation of held changes, as the kernels lay it out."""
+    """Returns an empty relation for held changes, with the columns that the kernels use."""
     codes = tuple(image * shape.width + at for image in range(max(shape.images, 1)) for at in coded_columns(schema))
     if not shape.images:
         return Relation(Shape(shape.width + k.EVENT_FIELDS, (shape.width + k.EVENT_FIELDS - 1,), codes), _POLICY)
@@ -232,7 +241,7 @@ def _relation(schema: Schema, shape: k.EntryShape) -> Relation:
 
 
 def _joined(chunks: Sequence[Chunk], width: int) -> Chunk:
-    """Returns the chunks as one, in order."""
+    """Returns the chunks as one, in order; an empty chunk with `width` fields if there are no rows."""
     filled = [chunk for chunk in chunks if len(chunk)]
     whole = filled[0] if filled else Chunk.empty(width)
     for chunk in filled[1:]:

@@ -2,9 +2,10 @@
 
 Each row has the slot of its own values, and so has the old row of an update block. So an update that moves a row to another slot is
 a delete by the old one and an insert by the new one. The output of a slot folds to the window's rows that have it. That holds only
-if the values decide: a splitter that uses more, or values that are missing, is refused.
+if the slot depends on the values alone. So a splitter is refused if it uses more than values, or values that may be missing.
 
-A row without a number (null, or a failed expression, which is a bad event) goes to the edges that take every event.
+A row without a slot (null, or a failed expression, which is a bad event) is sent only along the edges without a slot, which have
+every event.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import Splitting, event_columns
 
 NO_SLOT = -2
-"""A slot that no edge has."""
+"""The slot of rows without a valid slot; no edge has it."""
 
 
 class SplitterOperator(Operator):
-    """The operator that computes slots. Its one input is the output of the window, which it passes on completely."""
+    """Computes the slot of each row. Its one input is the output of the window, all of which it passes unchanged."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
@@ -65,13 +66,13 @@ class SplitterOperator(Operator):
 
 
 def _numbers(values: pa.Array) -> Int64s:
-    """Returns slots; invalid ones are NO_SLOT. -1 stays -1: every edge."""
+    """Returns the slots of these values. Null and numbers below -1 become NO_SLOT; -1 remains, and means every edge."""
     slots: Int64s = values.fill_null(NO_SLOT).to_numpy()
     return np.maximum(slots, NO_SLOT)
 
 
 def _check(window: ResolvedWindow, given: OperatorInput, work: Splitting) -> None:
-    """Raises ProjectError if a row and its delete could be emitted by different slots."""
+    """Raises ProjectError if a row and its later delete could be emitted by different slots."""
     opcodes = given.changelog.opcodes
     place = window.window.splitter.place if window.window.splitter is not None else window.window.place
     keys = {given.schema.names[i] for i in given.schema.key_indexes}

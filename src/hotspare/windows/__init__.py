@@ -1,3 +1,3 @@
-"""Window types, a folder each; `registry` lists them."""
+"""Window types: each has a folder of its name, and `registry` lists them all."""
 
 __all__ = ["registry", "shared"]

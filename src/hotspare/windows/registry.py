@@ -1,4 +1,5 @@
-"""The window types: a line each. Nothing else names one; `windows.shared.contract.build_operator` finds their operators.
+"""The table of all window types. To add a type, add its declaration here; `windows.shared.contract.build_operator` finds its
+operator.
 
 Projects of their examples warm up an engine, and the laws run them.
 """
@@ -56,16 +57,16 @@ WINDOW_TYPES: dict[str, WindowType[Any]] = {
         StatedbReaderType(),
     )
 }
-"""The types by name, in the order in which they are listed to users."""
+"""The window types by name, in the order in which commands list them to users."""
 
 
 def example_project(name: str) -> str:
-    """Returns the YAML of a project with the example of one type."""
+    """Returns the YAML of a project whose one query is the example of the window type `name`."""
     return f"project: example\nqueries:\n{_query(name)}"
 
 
 def examples_project(types: Iterable[str]) -> str:
-    """Returns the YAML of a project with one query for each of these types, named as the type."""
+    """Returns the YAML of a project with one query for each of these types; a query has the name of its type."""
     return "project: examples\nqueries:\n" + "".join(map(_query, types))
 
 

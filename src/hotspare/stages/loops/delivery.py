@@ -1,4 +1,4 @@
-"""The loop that writes what a stream holds of a window's events: updates as one row, without retention deletes (SPEC I14, I15)."""
+"""The loop that writes the rows of a window's stream: updates as one row, without retention deletes (SPEC I14, I15)."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def deliver(
     to_lanes: Int64s,
     to_valid: Bools,
 ) -> Whole:
-    """Writes what is delivered and returns the count of rows. `collapses`, `drops`: 1 if an update block is one update, and if
-    deletes of retention are dropped."""
+    """Writes the delivered rows to the `to_` arrays, and returns their count. `collapses` 1: an update block becomes one update.
+    `drops` 1: deletes of retention are dropped.
+    """
     count, is_second, width = np.uint64(0), False, np.uint64(lanes.shape[1])
     for i in range(np.uint64(len(rank))):
         if is_second:

@@ -1,9 +1,9 @@
 """Loops over changes that wait for a pulse (see `stages.emission`), folded by key or in order of arrival.
 
 A row of the relation that holds them is an entry. A folded entry has images, each a row of the window: WAS, the row at the last
-pulse; NOW; and, if changes by retention are kept apart, BETWEEN. Behind them are, for each image, 1 if there is a row. Then come
-the flags of the newest change and of the one before it, 0 if there is none. The earlier change leads from WAS to BETWEEN, the
-newest from there to NOW. An entry that is not folded is one event: a row, its opcode, its flags and its number.
+pulse; NOW; and, if changes by retention are kept apart, BETWEEN. After the images there is, for each of them, 1 if it has a row.
+Then follow the flags of the newest change and of the change before it, 0 if there is none. The earlier change leads from WAS to
+BETWEEN, the newest from BETWEEN to NOW. An entry that is not folded is one event: a row, its opcode, its flags and its number.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from hotspare.table.loops.relation import (
 from hotspare.table.loops.slots import FIRST, LIVE
 
 AT, REFUSED = 0, 1
-"""Entries of `counts`: events applied, and how many of them are refused."""
+"""Entries of `counts`: events applied, and events refused."""
 COUNTS_WIDTH = 2
 DONE, NEEDS_ROOM = np.int64(0), np.int64(1)
 ENTRY_ROWS_MAX = 4
-"""The most outputs of an entry."""
+"""The most rows that one entry emits: two update blocks."""
 
 
 WAS, NOW, BETWEEN = np.int64(0), np.int64(1), np.int64(2)
-"""The images of an entry."""
+"""The images of an entry: the row at the last pulse, the row now, and the row between an earlier and the newest change."""
 EVENT_FIELDS = 3
-"""The count of fields that an event which is not folded has in addition to its row."""
+"""The number of columns that the entry of an event that is not folded has after its row: opcode, flags, number."""
 
 
 class EntryShape(NamedTuple):
@@ -69,7 +69,7 @@ class EntryShape(NamedTuple):
 
 
 class EventArrays(NamedTuple):
-    """A chunk, and which fields are the key. `numbers`, int64[n, 1]: those of events that are not folded."""
+    """A chunk of events, and the columns `keys` of their key. `numbers`, int64[n, 1]: the numbers of events that are not folded."""
 
     opcode: UInt8s
     flags: UInt8s
@@ -80,7 +80,7 @@ class EventArrays(NamedTuple):
 
 
 class ReleasedRows(NamedTuple):
-    """Output arrays, with room for ENTRY_ROWS_MAX more rows than wanted."""
+    """Output arrays, with room for ENTRY_ROWS_MAX more rows than requested."""
 
     opcode: UInt8s
     flags: UInt8s
@@ -90,7 +90,7 @@ class ReleasedRows(NamedTuple):
 
 @kernel
 def new_entry(rows: Rows) -> Whole:
-    """Returns a fresh entry, in which all fields are null."""
+    """Allocates an entry in which all fields are null. Returns its slot."""
     slot = take_slot(rows)
     for j in range(rows.lanes.shape[1]):
         rows.lanes[slot, j] = 0
@@ -100,7 +100,7 @@ def new_entry(rows: Rows) -> Whole:
 
 @kernel
 def copy_fields(rows: Rows, slot: Whole, begin: Whole, width: Whole, lanes: Int64s, valid: Bools, row: Whole, at: Whole) -> None:
-    """Copies fields of another row, from its column `at` on, to the columns of an entry from `begin` on."""
+    """Copies `width` fields of `lanes[row]`, from column `at` on, to the entry at `slot`, from column `begin` on."""
     for j in range(width):
         rows.lanes[slot, begin + j] = lanes[row, at + j]
         rows.valid[slot, begin + j] = valid[row, at + j]
@@ -114,7 +114,7 @@ def set_entry_column(rows: Rows, slot: Whole, column: Whole, number: Whole) -> N
 
 @kernel
 def set_entry_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, events: EventArrays, row: Whole) -> None:
-    """Writes the row of an event as an image; no row for NONE."""
+    """Writes event row `row` as an image of the entry at `slot`. NONE writes that the image has no row."""
     if row >= 0:
         copy_fields(rows, slot, image * shape.width, shape.width, events.lanes, events.valid, row, 0)
     set_entry_column(rows, slot, shape.presence_column + image, np.int64(row >= 0))
@@ -122,7 +122,7 @@ def set_entry_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, ev
 
 @kernel
 def copy_entry_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, old: Whole, of: Whole) -> None:
-    """Copies image `of` of another entry."""
+    """Copies image `of` of the entry `old` to image `image` of the entry at `slot`."""
     there = rows.lanes[old, shape.presence_column + of]
     if there == 1:
         copy_fields(rows, slot, image * shape.width, shape.width, rows.lanes, rows.valid, old, of * shape.width)
@@ -131,14 +131,16 @@ def copy_entry_image(rows: Rows, slot: Whole, shape: EntryShape, image: Whole, o
 
 @kernel
 def set_entry_key(rows: Rows, slot: Whole, keys: Int64s, lanes: Int64s, row: Whole) -> None:
-    """Writes the key by which the entry is found: it is in WAS, whether there was a row or not."""
+    """Writes the key by which the entry is found. It is in the columns of WAS, even if there was no row at the last pulse."""
     for k in range(len(keys)):
         set_entry_column(rows, slot, keys[k], lanes[row, keys[k]])
 
 
 @kernel
 def create_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, was: Whole, now: Whole, flags: Whole) -> Whole:
-    """Creates the entry of the first change of a key since the last pulse."""
+    """Creates the entry of a key whose first change since the last pulse is from row `was` to row `now`; either may be NONE.
+    Returns its slot.
+    """
     slot = new_entry(rows)
     set_entry_image(rows, slot, shape, WAS, events, was)
     set_entry_key(rows, slot, events.keys, events.lanes, was if was >= 0 else now)
@@ -158,9 +160,10 @@ def is_of_retention(flags: Whole) -> bool:
 
 @kernel
 def change_entry(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, old: Whole, now: Whole, flags: Whole) -> Whole:
-    """Adds a change to the entry of a key. Returns the new version of the entry; NONE if nothing is left to emit.
+    """Adds the change to row `now` (NONE: a delete) to the entry `old` of a key. Returns the slot of the new version; NONE if
+    nothing is left to emit for the key.
 
-    Of changes that differ in whether retention made them, two are kept: the newest one, and one for all before it.
+    If changes differ in whether retention made them, two are kept: the newest one, and one for all changes before it.
     """
     before: Whole = np.int64(0)
     between: Whole = BETWEEN
@@ -201,7 +204,8 @@ def has_same_key(events: EventArrays, a: Whole, b: Whole) -> bool:
 def fold_events(
     rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, until: Whole, refused: Int64s, counts: Int64s
 ) -> Whole:
-    """Folds resolved events before row `until`. Returns DONE, or NEEDS_ROOM if there is none for the next event.
+    """Folds resolved events before row `until` into entries. Returns DONE, or NEEDS_ROOM if pages or index have no room for the
+    next event. Events with a null key are written to `refused`.
 
     An update block whose rows have different keys is an insert and a delete.
     """
@@ -239,7 +243,9 @@ def fold_events(
 
 @kernel
 def append_events(rows: Rows, policy: Policy, shape: EntryShape, events: EventArrays, until: Whole, counts: Int64s) -> Whole:
-    """Keeps events before row `until` as they are. Returns the same as `fold_events`."""
+    """Stores events before row `until` as entries, unchanged. Returns DONE, or NEEDS_ROOM if pages or index have no room for the
+    next event.
+    """
     i = np.int64(counts[AT])
     while i < until:
         h = key_hash(events.numbers, i, events.keys)
@@ -273,7 +279,9 @@ def emit_image(
 def emit_image_change(
     rows: Rows, shape: EntryShape, slot: Whole, a: Whole, b: Whole, flags: Whole, out: ReleasedRows, at: Whole
 ) -> Whole:
-    """Writes the change from image a to image b. Returns the place of the next output."""
+    """Writes the change from image `a` to image `b`: an insert, an update block, a delete, or nothing. Returns the place of the
+    next output.
+    """
     was_there, is_there = rows.lanes[slot, shape.presence_column + a] == 1, rows.lanes[slot, shape.presence_column + b] == 1
     if is_there:
         at = emit_image(rows, shape, slot, b, UPDATE_BLOCK if was_there else INSERT, flags, out, at)
@@ -284,8 +292,9 @@ def emit_image_change(
 
 @kernel
 def release_entries(rows: Rows, policy: Policy, shape: EntryShape, out: ReleasedRows, room: Whole) -> Whole:
-    """Removes and emits entries, oldest first, until none is left or `room` outputs are made. Returns the count of outputs. The
-    rows of an update block stay together."""
+    """Removes and emits entries, oldest first, until none is left or `room` rows are written; an update block is never split.
+    Returns the number of rows written.
+    """
     at: Whole = np.int64(0)
     while rows.state[LIVE] > 0 and (at < room or (at > 0 and out.opcode[at - 1] == UPDATE_BLOCK)):
         slot = np.int64(rows.state[FIRST])

@@ -40,13 +40,14 @@ from hotspare.model.window_type import (
 )
 
 _OF_EVENTS = ("esp_acountopcodes", "esp_alast", "esp_aguid", "timed")
-"""Parts of the names of functions whose results do not follow from the current rows alone."""
+"""Parts of the names of aggregate functions whose results depend on past events, and not on the current rows alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateWindow(Window):
-    """Rows that agree in the key fields of `schema` form a group. `outputs` has an expression for each non-key field, in its
-    order."""
+    """An aggregate window: rows that agree in the key fields of `schema` form a group. `outputs` has one expression for each
+    non-key field, in the order of `schema`.
+    """
 
     outputs: tuple[Expression, ...]
     initialization: Initialization = NO_INITIALIZATION

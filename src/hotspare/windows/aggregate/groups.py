@@ -1,7 +1,8 @@
-"""The state of an aggregate, as parts of a page, and the run of events through it (`windows.aggregate.loops.aggregate`).
+"""The state of an aggregate, as parts of a page, and the class that applies events to it with `windows.aggregate.loops.aggregate`.
 
-groups, wide    a row for each group: in `wide` those whose sums need more words than most
-values          values in order, for functions that need them, of groups of more than a few rows
+groups          a row for each group
+wide            the rows of those groups whose sums need more words than a row of `groups` has
+values          values in order, for functions that need them; small sets are in the row of their group instead
 arrivals        rows in order of arrival, for functions that need it
 changes         the count of changes of groups
 """
@@ -45,8 +46,9 @@ _ENTRIES_MIN = 1 << 12
 
 
 class GroupOutputs(NamedTuple):
-    """The outputs of events: keys and results of groups; for each the event that caused it, and the number of a result with an
-    error, counted from 1, or 0."""
+    """Outputs of groups, one row each. `chunk`: keys and results; `source`: the index of the event that caused the output.
+    `failed`: the number of the first result with an error, counted from 1, or 0.
+    """
 
     chunk: Chunk
     source: Int64s
@@ -54,8 +56,9 @@ class GroupOutputs(NamedTuple):
 
 
 class AggregateGroups:
-    """Runs events through the groups of an aggregate. Immutable; all that changes is in the page. Events have the key of their
-    group, `arguments`, and the fields `identity`, which are the key of their row."""
+    """Applies events to the groups of an aggregate. Immutable: all state is in the page. An event has the key of its group, the
+    arguments of the planner, and the fields `identity`, which are the key of its row, in this order.
+    """
 
     def __init__(self, keys: Sequence[Field], identity: Sequence[Field], calls: Sequence[AggregateCall], planner: Planner) -> None:
         self._keys, self._width = len(keys), len(keys) + len(calls)
@@ -73,7 +76,7 @@ class AggregateGroups:
         codes = tuple(i for i, is_coded in enumerate(coded) if is_coded)
         self._rows = Shape(max(len(columns), len(identity) + len(keys)), tuple(range(len(identity))), codes, condition)
         self._nothing = OrderedValues(self._keys, (), self._kinds, self._asked), MultiIndex(self._rows)
-        """Placeholders for kernels if nothing is kept in order; they are not read."""
+        """Arguments for the kernel if the window keeps no values or arrivals; the kernel does not read them."""
 
     def open(self, page: Page) -> None:
         page.parts[CHANGES] = Counters(1)
@@ -86,7 +89,7 @@ class AggregateGroups:
             page.parts[ARRIVALS] = MultiIndex(self._rows, reading=LoadMode.AT_USE)
 
     def apply_events(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable) -> GroupOutputs:
-        """Applies resolved events to the groups; returns the outputs."""
+        """Applies resolved events, in order, to the groups in `page`. Returns the outputs that they cause, at most two per row."""
         narrow, wide = (cast(Relation, page.parts[name]) for name in (GROUPS, WIDE_GROUPS))
         changes = cast(Counters, page.parts[CHANGES]).values
         out = self._allocate_outputs(2 * len(events))
@@ -119,7 +122,7 @@ class AggregateGroups:
         return Chunk.from_stored_rows(*map(np.concatenate, zip(*found, strict=True)))
 
     def _load_ordered(self, page: Page, events: Chunk) -> None:
-        """Loads the ordered state of these events' groups that a restore left in the store."""
+        """Loads the ordered state of the groups of these events, if a restore left it in the store."""
         groups, values, arrivals = events.lanes[:, : self._keys], page.parts.get(VALUES), page.parts.get(ARRIVALS)
         if isinstance(values, OrderedValues) and values.has_unloaded_pages:
             values.load_group_sets(groups)
@@ -128,7 +131,7 @@ class AggregateGroups:
             arrivals.load_matches(groups)
 
     def _allocate_outputs(self, count: int) -> k.Outputs:
-        """Allocates `count` outputs."""
+        """Allocates arrays for `count` outputs."""
         rank, failed, source = (np.empty(count, np.int64) for _ in range(3))
         opcode, flags = np.empty(count, np.uint8), np.empty(count, np.uint8)
         lanes, valid = np.empty((count, self._width), np.int64), np.empty((count, self._width), np.bool_)
@@ -136,7 +139,9 @@ class AggregateGroups:
         return k.Outputs(rank, opcode, flags, lanes, valid, failed, source, places, np.zeros(k.COUNTS_WIDTH, np.int64))
 
     def _run(self, page: Page, events: Chunk, timeline: Timeline, strings: StringTable, out: k.Outputs) -> OrderedState:
-        """Runs the kernel over all events; returns the ordered state with the lists that it collected."""
+        """Runs the kernel over all events and fills `out`. Provides room and pages when the kernel requests them. Returns the
+        ordered state with the lists that the kernel collected.
+        """
         narrow, wide = (cast(Relation, page.parts[name]).pages for name in (GROUPS, WIDE_GROUPS))
         values = cast(OrderedValues, page.parts.get(VALUES, self._nothing[0]))
         arrivals = cast(MultiIndex, page.parts.get(ARRIVALS, self._nothing[1]))
@@ -177,7 +182,9 @@ class AggregateGroups:
                 (narrow if state == k.NEEDS_ROOM else wide).make_room()
 
     def _write_lists(self, narrow: Relation, wide: Relation, out: k.Outputs, lists: OrderedState, strings: StringTable) -> None:
-        """Replaces the numbers of lists by their texts, in the new versions of groups and in the outputs."""
+        """Replaces the number of each list by the code of its text or array, in new versions of groups and in the outputs. The
+        kernel only numbers lists, since it cannot build texts.
+        """
         ends = lists.ends[: int(lists.counts[LISTS])]
         codes, offsets = lists.entries[: int(lists.counts[ENTRIES])], np.concatenate((np.zeros(1, np.int64), ends))
         made = int(out.counts[k.MADE])
@@ -192,7 +199,9 @@ class AggregateGroups:
 
 
 class _Listing(NamedTuple):
-    """The form of a list of all values of a group: a text, with `separator` between them, or an array of the type `array`."""
+    """The format of a result that lists all values of a group: a text with `separator` between values, or, if `array` is set, an
+    array of that type.
+    """
 
     separator: str
     array: FieldType | None
@@ -203,7 +212,7 @@ class _Listing(NamedTuple):
         return cls(";", type_) if type_.is_array else cls(str(call.constants[0]), None)
 
     def format_lists(self, texts: pa.ListArray) -> pa.Array:
-        """Returns the text, or the bytes of the array, of each list of texts."""
+        """Returns for each list of texts the joined text, or the bytes of the array."""
         joined = pc.binary_join(texts, self.separator)
         if self.array is None:
             return joined
@@ -212,7 +221,9 @@ class _Listing(NamedTuple):
 
 
 def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, listing: _Listing, strings: StringTable) -> Int64s:
-    """Returns codes of the texts or arrays of these lists, built piece by piece."""
+    """Returns the codes of the texts or arrays of the lists `numbers`, built piece by piece. List n has the values with the codes
+    `codes[offsets[n]:offsets[n + 1]]`.
+    """
     made = [np.empty(0, np.int64)]
     sizes = strings.texts[0][:, SIZE][codes] + len(listing.separator.encode())
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(sizes)))
@@ -228,7 +239,9 @@ def _joined(codes: Int64s, offsets: Int64s, numbers: Int64s, listing: _Listing, 
 
 
 def _pieces(sizes: Int64s) -> Iterator[tuple[int, int]]:
-    """Yields runs of entries as (begin, end). A run has at most OUTPUT_BYTES_MAX bytes, or is one larger entry."""
+    """Yields (begin, end) of consecutive pieces of entries with these sizes in bytes. A piece has at most OUTPUT_BYTES_MAX bytes,
+    or is one larger entry.
+    """
     ends, begin = np.cumsum(sizes), 0
     while begin < len(sizes):
         done = int(ends[begin - 1]) if begin else 0
@@ -249,13 +262,14 @@ def _scratch() -> exact.Scratch:
 
 
 class OrderedValues(DerivedPart):
-    """Many ordered multisets of values, for least values and percentiles: a row is a value of a set with its multiplicity. Trees
-    over the rows, and the heaps of sets that need extremes alone, are derived, and in no snapshot. After a restore they have only
-    the rows that were loaded: call `load_group_sets` before a set is changed or queried.
+    """Ordered multisets of values, for extremes, percentiles and modes. A row is a value of a set, with its multiplicity.
 
-    A set is identified by the key of a group, `keys` columns of which `codes` hold codes of strings, and a number. `kinds` and
-    `asked`, by number, are as in `windows.aggregate.loops.values`. A kernel changes `trees`, and may request `make_room`; then call
-    `settle`.
+    A set is identified by the key of its group and by a number. The key has `keys` columns; those listed in `codes` hold codes of
+    strings. `kinds` and `asked` have the kind of values and the queries of each set, as in `windows.aggregate.loops.values`.
+
+    Trees over the rows are derived and in no snapshot; so are the heaps of sets that need extremes alone. After a restore they have
+    only the rows that were loaded: call `load_group_sets` before a set is changed or queried. A kernel changes `trees`. Call
+    `make_room` when it requests room, and `settle` at its end.
     """
 
     def __init__(self, keys: int, codes: tuple[int, ...], kinds: Int64s, asked: Int64s) -> None:
@@ -270,7 +284,7 @@ class OrderedValues(DerivedPart):
         )
         self.rows = Relation(shape, reading=LoadMode.AT_USE)
         self._strings: StringTable | None = None
-        """The strings of a restored state: rows loaded from the store use their codes."""
+        """The strings of a restored state, whose codes the rows in the store have; None without a restore."""
         self._nodes = np.empty((0, NODES_WIDTH), np.int64)
         self._roots = empty_index()
         self._probe = np.zeros((1, width), np.int64)
@@ -281,16 +295,18 @@ class OrderedValues(DerivedPart):
         return index_bytes(self._roots) + 8 * NODES_WIDTH * self.rows.pages.slots_used
 
     def load_group_sets(self, groups: Int64s) -> None:
-        """Loads sets of groups with these keys, before they are changed or queried, if a restore left them in the store."""
+        """Loads the sets of the groups with these keys, if a restore left them in the store. Call it before they are changed or
+        queried.
+        """
         self.rows.pages.load_matches(groups)
 
     def prepare_kernel(self, strings: StringTable) -> None:
-        """Prepares for a kernel: loaded rows enter the trees, and moved rows are recorded from now on."""
+        """Prepares for a kernel: inserts rows that were loaded into the trees, and records moved rows from now on."""
         self._insert_loaded_rows(strings)
         self.rows.pages.record_moves()
 
     def load_page_to_clear(self, strings: StringTable) -> None:
-        """Loads the sparse page whose rows the next change may move, if it is unloaded."""
+        """Loads the sparse page whose rows the next change may move, if it is unloaded, and inserts its rows into the trees."""
         load_page_to_clear(self.rows.pages)
         self._insert_loaded_rows(strings)
 
@@ -301,18 +317,18 @@ class OrderedValues(DerivedPart):
         return is_left
 
     def trees(self, strings: StringTable) -> Trees:
-        """Returns the arguments of kernels; call it again after each `make_room`."""
+        """Returns the arguments of kernels; call it again after each `make_room`, which replaces arrays."""
         places, data = strings.texts
         return Trees(self.rows.pages.rows, self._nodes, self._roots, self._kinds, self._asked, places, data, self._probe)
 
     def make_room(self) -> None:
-        """Makes room for one more value."""
+        """Makes room for at least one more value."""
         self.rows.pages.make_room()
         self._roots = grown_index(self._roots)
         self._follow_pages()
 
     def settle(self) -> None:
-        """Ends a kernel's changes: old versions of rows are released."""
+        """Ends the changes of a kernel: releases old versions of rows."""
         self.rows.release_outputs()
 
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
@@ -326,13 +342,13 @@ class OrderedValues(DerivedPart):
         return _received, (self._keys, self._codes, self._kinds, self._asked, self.rows)
 
     def _follow_pages(self) -> None:
-        """Extends the nodes to all slots of the pages."""
+        """Extends the nodes of the trees to all slots of the pages."""
         length = len(self.rows.lanes)
         if len(self._nodes) < length:
             self._nodes = longer(self._nodes, len(self._nodes), length)
 
     def _insert_loaded_rows(self, strings: StringTable) -> None:
-        """Inserts all rows that are in memory into the trees."""
+        """Inserts rows that were loaded since the last call into the trees; after a restore, all rows in memory."""
         if self._is_built:
             self._insert_rows(self.rows.pages.pop_loaded_slots(), strings)
             return
@@ -341,7 +357,9 @@ class OrderedValues(DerivedPart):
         self.rows.pages.record_loaded_slots()
 
     def _insert_rows(self, slots: Int64s, strings: StringTable) -> None:
-        """Inserts rows into the trees. Ordering texts needs the strings, which a snapshot stores elsewhere."""
+        """Inserts the rows at `slots` into the trees. Texts are ordered with `strings`, since a snapshot stores them apart from
+        rows.
+        """
         self._follow_pages()
         at = 0
         while at < len(slots) and (at := int(fill_trees(self.trees(strings), slots, np.int64(at)))) < len(slots):

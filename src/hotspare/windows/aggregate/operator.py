@@ -2,19 +2,19 @@
 
     events ─► given: input rows ─► arguments ─► groups, event by event ─► results ─► fields ─► out
 
-Each event makes an output: the first of a group an insert, later ones an update block with the values emitted before, and the last
-one a delete, when the group is empty. An update that moves a row to another group changes its old group first. An output carries
-the flags of its event.
+Each event makes an output. The first event of a group makes an insert, later ones an update block with the values emitted before.
+The event that empties the group makes a delete. An update that moves a row to another group changes its old group first. An output
+carries the flags of its event.
 
 With `emit: new` each insert or update that a group receives makes an insert of the group's new row. Events of retention and deletes
 make none, nor does the old group of a moved row. If an evicted row directly precedes the row that evicted it, and both are of one
-group, they change the group together: no output counts the one without the other.
+group, they change the group together, so no output counts only one of the two.
 
-An index of input rows is only kept if events cannot be resolved without: if they arrive as published, or an insert may have an
-existing key. Sums are exact, so after rows were removed, a sum is that of the other rows alone, to the bit.
+The window keeps an index of input rows only if events arrive as published, or if an insert may have an existing key. Sums are
+exact, so after rows were removed, a sum is that of the other rows alone, to the bit.
 
 A sum that does not fit its type, or an expression that fails, removes the row of the group until it can be computed again; each
-event with such a result is a bad event. So are rows whose key is null: they belong to no group.
+event with such a result is a bad event. A row whose key is null belongs to no group, and is a bad event, too.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from hotspare.windows.shared.small_batches import SmallBatches
 from hotspare.windows.shared.stateless import Projection, RowFunction, delete_mask, event_columns
 
 _ROW_NUMBER = "hs:row"
-"""The field that numbers rows, as their key, if rows are never removed."""
+"""The name of the field with a running number, which is the key of a row if rows are never removed."""
 
 
 class _Events(NamedTuple):
-    """Events with a group and arguments; for each the row of the chunk that caused it."""
+    """Events that belong to a group, with the arguments of the calls. `row`: the index of each event in the input chunk."""
 
     chunk: Chunk
     row: Int64s
@@ -144,7 +144,9 @@ class AggregateOperator(Operator):
         return passed_rows(chunk, passes)
 
     def _computed(self, made: Chunk, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
-        """Returns rows of the window's schema for keys and results, as `ChunkEvaluator.evaluate_chunk`."""
+        """Returns outputs in the window's schema, computed from keys and results of groups; which of them pass; and the refused
+        ones.
+        """
         for column in self._identifiers:
             made.lanes[:, column] = identifiers(self._seed, made.lanes[:, column], strings)
         return self._outputs.evaluate_chunk(made, strings)
@@ -164,14 +166,16 @@ class AggregateOperator(Operator):
         return _Events(events, np.flatnonzero(passes)), bad
 
     def _numbered(self, page: Page, events: Chunk) -> Chunk:
-        """Returns inserts, each of which changes a group, with the number of that change as the key of their row."""
+        """Returns inserts with one more column, the key of their row: the number of the change that each of them makes."""
         count, first = len(events), int(cast(Counters, page.parts[CHANGES]).values[0])
         lanes = np.column_stack((events.lanes, np.arange(first, first + count)))
         valid = np.column_stack((events.valid, all_true(count)))
         return Chunk(events.rank, events.opcode, events.flags, lanes, valid)
 
     def _refused(self, failed: Int64s, passes: Bools, wrong: Refusals, made: Chunk) -> Refusals:
-        """Returns the rows that cannot be computed, once each, and clears them in `passes`."""
+        """Returns the rows that cannot be computed, once each, and sets `passes` to False for them; deletes are not reported.
+        `failed`: per row, the number of a result with an error, or 0; `wrong`: rows whose expressions failed.
+        """
         if not failed.any():
             return wrong
         unfit = failed > 0
@@ -185,7 +189,9 @@ class AggregateOperator(Operator):
 
 
 def _paired(events: Chunk, row: Int64s) -> Chunk:
-    """Marks the deletes of rows that the next event evicted; `row`: the place of each event in the input chunk."""
+    """Returns the events, with the opcode EVICTED for the delete of each row that the next event evicted. `row`: the index of each
+    event in the input chunk.
+    """
     evicted = (events.opcode == Opcode.DELETE) & by_retention(events)
     evicted[1:] &= events.opcode[:-1] != Opcode.UPDATE_BLOCK
     at = np.flatnonzero(evicted[:-1])
@@ -204,13 +210,13 @@ def _events_schema(groups: Sequence[Field], arguments: Sequence[CompiledExpressi
 
 
 def _caused(given: Chunk, rows: Int64s, made: Chunk) -> Chunk:
-    """Returns the events of a chunk that caused outputs, one for each."""
+    """Returns for each output in `made` the event that caused it, which is at the index in `rows`, with the rank of the output."""
     of = given.copied_rows(rows)
     return Chunk(made.rank, of.opcode, of.flags, of.lanes, of.valid)
 
 
 class ChunkEvaluator:
-    """Computes `work` over chunks of the schema `given`, without any state; results are of the schema `made`."""
+    """Evaluates the row function `work` over chunks of the schema `given`, without state. Results are of the schema `made`."""
 
     def __init__(self, given: Schema, made: Schema, work: RowFunction) -> None:
         self.work = work
@@ -226,8 +232,9 @@ class ChunkEvaluator:
     def evaluate_chunk(
         self, given: Chunk, strings: StringTable, counted: Mapping[str, pa.Array] | None = None
     ) -> tuple[Chunk, Bools, Refusals]:
-        """Returns rows of the schema `made` including those that do not pass, which of them pass, and the refused ones. `counted`:
-        columns other than fields, opcode and flags."""
+        """Returns all rows in the schema `made`, which of them pass, and the refused ones. `counted`: columns by name, other than
+        fields, opcode and flags, that expressions read.
+        """
         made = given if self._passes_all else self._laid_out(given)
         if (passes := self._few.try_evaluate(given, made)) is not None:
             return made, passes, NOTHING_REFUSED
@@ -247,7 +254,7 @@ class ChunkEvaluator:
         return columns
 
     def _laid_out(self, chunk: Chunk) -> Chunk:
-        """Returns rows of the schema `made`, nothing computed yet."""
+        """Returns rows of the schema `made` with the fields that pass through; computed fields are not set yet."""
         lanes = np.empty((len(chunk), len(self._made)), np.int64)
         valid = np.empty((len(chunk), len(self._made)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)

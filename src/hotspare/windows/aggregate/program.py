@@ -23,8 +23,9 @@ from hotspare.windows.aggregate.loops import results as r
 from hotspare.windows.aggregate.loops.inline_sets import INLINE_SET_WIDTH
 
 _NARROW = MappingProxyType({int(k.SUM): 2, int(k.PRODUCT): 3, int(k.DOUBLE_SUM): 4, int(k.DOUBLE_PRODUCT): 5})
-"""Words of sums: enough for whole numbers, and for doubles that differ by a factor of up to 10**22, and 10**13 if they are
-multiplied."""
+"""Words of a sum in a row of most groups, by kind. They suffice for whole numbers, and for doubles that differ by a factor of at
+most 10**22; for products, 10**13.
+"""
 _WIDE = MappingProxyType({**_NARROW, int(k.DOUBLE_SUM): exact.DOUBLE_LIMBS, int(k.DOUBLE_PRODUCT): exact.PRODUCT_LIMBS})
 _OF_DOUBLES = frozenset({int(k.DOUBLE_SUM), int(k.DOUBLE_PRODUCT)})
 _OF_TEXTS = (int(k.LEAST_TEXT), int(k.GREATEST_TEXT))
@@ -32,13 +33,16 @@ _QUERIES = MappingProxyType({int(r.DISTINCT): values.PLACES, int(r.PERCENTILE): 
 _NONE = -1
 _CODED = (ValueType.STRING, ValueType.BLOB, *ARRAY_TYPES)
 _NEWEST_MAX = 16
-"""At most this many newest values are kept in the row of a group, if input rows are never removed; else all, in order of
-arrival."""
+"""The row of a group keeps at most this many newest values, if input rows are never removed. For a larger lag all rows are kept, in
+order of arrival.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class _Component:
-    """`a`, `b`: numbers of arguments, or a constant; `period`: number of its period."""
+    """A planned component. `kind`: as in `loops.components`. `a`, `b`: numbers of arguments, or a constant; `period`: the number of
+    its period. _NONE if unused.
+    """
 
     kind: int
     a: int = _NONE
@@ -47,7 +51,7 @@ class _Component:
 
 
 class InputRowsKept(Enum):
-    """Whether input rows may be removed or changed."""
+    """Whether all input rows remain in their groups as they are, or some may be removed or changed."""
 
     ALL = "all"
     SOME = "some"
@@ -55,8 +59,11 @@ class InputRowsKept(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """`first`, `second`, `counted`: numbers of components, or NONE. If `result_kind` needs ordered state: `first` is the number of
-    the set or of the argument, `second` the steps, `share` that of a percentile."""
+    """A planned result. `result_kind`: as in `loops.results`. `first`, `second`, `counted`: numbers of components, or _NONE.
+
+    If the result reads ordered state, `first` is the number of the set or of the listed argument. `second` is then the steps, or
+    the bytes of a separator; `share` is that of a percentile.
+    """
 
     result_kind: int
     first: int
@@ -64,12 +71,12 @@ class _Result:
     counted: int = _NONE
     share: float = 0.0
     offset: int = 0
-    """The column, counted from the first one of its component."""
+    """The column that is read, counted from the first column of the component `first`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """`program`, and the width of a group's row. `codes`: its columns that hold codes of strings."""
+    """The `program` of the kernels, the `width` of a group's row, and `codes`, its columns that hold codes of strings."""
 
     program: k.GroupProgram
     width: int
@@ -77,8 +84,11 @@ class Tables:
 
 
 class Planner:
-    """Collects the needs of calls. `arguments`: the columns of events after the key of the group, in order. `keys`: number of
-    fields of that key; `identity`: number of fields that are the key of a row."""
+    """Plans the components and results of `calls`; calls that need the same component share it. `arguments`: the columns of events
+    after the key of the group, in order.
+
+    `keys`: the number of key fields of a group; `identity`: the number of key fields of an input row.
+    """
 
     def __init__(self, keys: int, identity: int, calls: Sequence[AggregateCall], keeps: InputRowsKept) -> None:
         self._keys, self._identity = keys, identity
@@ -87,14 +97,16 @@ class Planner:
         self._components: list[_Component] = []
         self._periods: list[int] = []
         self.sets: list[int] = []
-        """Arguments whose values are kept in order."""
+        """Numbers of the arguments whose values are kept in order. The position in this list is the number of the set."""
         self.listed: list[int] = []
-        """Arguments that are kept for each row, in order of arrival."""
+        """Numbers of the arguments that are kept for each row, in order of arrival."""
         self._results = [_RESULTS[call.aggregate](self, call) for call in calls]
         self._calls = tuple(calls)
 
     def tables(self, key_codes: Sequence[int], words: Mapping[int, int]) -> Tables:
-        """Returns the tables with sums of `words` words, by kind of component."""
+        """Returns the tables for a row whose sums have `words` words, by kind of component. `key_codes`: key columns that hold
+        codes.
+        """
         rows = []
         at = self._keys + len(self._results) + 2
         for part in self._components:
@@ -125,8 +137,9 @@ class Planner:
         return Tables(program, width, (*key_codes, *self._codes(components)))
 
     def _inline_sets(self, begin: int) -> tuple[list[tuple[int, int]], int]:
-        """Returns INLINE_AT and INLINE_DOUBLE of each set, and the width of a row. Sets of numbers are in the row, from column
-        `begin` on; sets of texts are not."""
+        """Returns INLINE_AT and INLINE_DOUBLE of each set, and the width of a group's row. Sets of numbers have columns in the row,
+        from `begin` on; sets of texts have none.
+        """
         few, at = [], begin
         for kind in self.kinds.tolist():
             few.append((_NONE if kind == values.TEXT else at, int(kind == values.DOUBLE)))
@@ -156,7 +169,7 @@ class Planner:
         return result.result_kind, first, second, counted, int(of_first[k.LIMBS]), int(of_second[k.LIMBS]), bias
 
     def _codes(self, components: Int64s) -> list[int]:
-        """Returns the columns of results and components that hold codes."""
+        """Returns the columns of a group's row, among results and components, that hold codes of strings."""
         of_results = [
             self._keys + i
             for i, call in enumerate(self._calls)
@@ -171,14 +184,14 @@ class Planner:
 
     @property
     def kinds(self) -> Int64s:
-        """The kind of the values of each set."""
+        """The kind of the values of each set: PLAIN, DOUBLE or TEXT of `loops.values`."""
         types = [self.arguments[at].tree.type for at in self.sets]
         found = [values.TEXT if t in _CODED else values.DOUBLE if t is ValueType.DOUBLE else values.PLAIN for t in types]
         return np.array(found, np.int64)
 
     @property
     def queries_by_set(self) -> Int64s:
-        """The queries that each set answers."""
+        """The queries that each set answers: EXTREMES, PLACES or MODES of `loops.values`."""
         asked = np.full(len(self.sets), values.EXTREMES)
         for result in self._results:
             if r.LEAST_VALUE <= result.result_kind <= r.PERCENTILE:
@@ -187,12 +200,12 @@ class Planner:
 
     @property
     def coded(self) -> tuple[int, ...]:
-        """Arguments that are kept as codes of strings."""
+        """Numbers of the arguments that are kept as codes of strings."""
         return tuple(at for at in range(len(self.arguments)) if self._is_coded(at))
 
     @property
     def lists(self) -> list[int]:
-        """Results that list all rows of a group."""
+        """Numbers of the results that list all rows of a group."""
         return [i for i, result in enumerate(self._results) if result.result_kind == r.LISTED]
 
     def register_set(self, argument: int) -> int:
@@ -201,7 +214,7 @@ class Planner:
         return self.sets.index(argument)
 
     def register_listed_argument(self, argument: int) -> int:
-        """Returns the number of an argument among those that are kept for each row."""
+        """Registers an argument that is kept for each row. Returns its position in `listed`."""
         if argument not in self.listed:
             self.listed.append(argument)
         return self.listed.index(argument)
@@ -231,7 +244,7 @@ def _kind(call: AggregateCall, whole: np.int64, double: np.int64) -> int:
 
 
 def _sum_of(planner: Planner, call: AggregateCall, period: int = _NONE) -> tuple[int, int]:
-    """Adds the components for the sum of the argument, and the count of its values."""
+    """Registers the components for the sum of the call's first argument and for the count of its values. Returns their numbers."""
     at = planner.register_argument(call.arguments[0])
     counted = planner.register_component(_Component(int(k.COUNT), at, period=period))
     return planner.register_component(_Component(_kind(call, k.SUM, k.DOUBLE_SUM), at, period=period)), counted
@@ -317,8 +330,9 @@ def _extreme(kind: np.int64, of_texts: np.int64) -> Callable[[Planner, Aggregate
 
 
 def _ordered(how: np.int64, running: np.int64 | None = None) -> Callable[[Planner, AggregateCall], _Result]:
-    """Returns the planner of a result of values in order. If rows are never removed, and the values are numbers, the component
-    `running` is enough."""
+    """Returns the planner of a result over the ordered values of an argument. If rows are never removed and the values are numbers,
+    it uses the component `running` instead, unless that is None.
+    """
 
     def result(planner: Planner, call: AggregateCall) -> _Result:
         at = planner.register_argument(call.arguments[0])
@@ -332,7 +346,7 @@ def _ordered(how: np.int64, running: np.int64 | None = None) -> Callable[[Planne
 
 
 def _nth(planner: Planner, call: AggregateCall) -> _Result:
-    """Plans the value of the n-th row, counted from 1."""
+    """Plans the value of the n-th row in order of arrival, counted from 1; n is the constant of the call, or 1."""
     (number,) = call.constants or (1,)
     assert isinstance(number, int)
     at = planner.register_argument(call.arguments[0])

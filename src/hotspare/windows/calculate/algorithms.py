@@ -1,5 +1,6 @@
-"""The parameters, inputs and outputs of calculate windows' algorithms (SPEC A39): one table, read by validation and by the
-operator."""
+"""The parameters, inputs and outputs of the algorithms of calculate windows (SPEC A39). Validation and the operator both read these
+tables.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ SUMMARY = "Summary"
 ALGORITHMS: tuple[str, ...] = (SUMMARY,)
 
 SUMMARY_WINDOW_LENGTH = "windowLength"
-"""Number of newest observations that count; absent means all."""
+"""Parameter for the number of newest observations that statistics cover; if absent, they cover all."""
 
 SUMMARY_INPUT = "input"
 """Name in the input map of the one field that is observed."""
@@ -29,12 +30,12 @@ SUMMARY_OUTPUTS: dict[str, str] = {
     "ussOut": "sum of squares",
     "cssOut": "sum of squared differences from the mean",
 }
-"""Names of the output map, with their meaning. A value that is not defined (no observation, n - 1 = 0, mean 0) is null."""
+"""Names of the output map, with their meaning. A value that is not defined (no observation, `nOut` - 1 = 0, mean 0) is null."""
 
 SPELLINGS: dict[str, str] = {"nmissOut": "nMissOut"}
-"""Other spellings of output map names, which external projects use."""
+"""Other spellings of output map names, which external projects use, with the names that replace them."""
 
 WINDOW_LENGTH_MAX = 1_000_000
 
 SUMMARY_TYPES: frozenset[FieldType] = frozenset({FieldType.INT32, FieldType.INT64, FieldType.DOUBLE})
-"""Types of the input field and of the fields that outputs are written to."""
+"""Allowed types of the observed field and of the fields that outputs are written to."""

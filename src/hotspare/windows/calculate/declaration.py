@@ -31,14 +31,14 @@ from hotspare.windows.calculate.algorithms import (
 )
 
 _MAPS = (("parameters", "parameters"), ("inputs", "input-map"), ("outputs", "output-map"))
-"""The maps of a window: in YAML and in ESP XML."""
+"""Names of a window's maps, in YAML and in ESP XML."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalculateWindow(Window):
-    """Maps are as written, sorted by name.
+    """A calculate window as declared. Its maps are pairs as written, sorted by name.
 
-    `places`: the place of each map entry, by the map ("parameters", "inputs", "outputs") and the entry's name.
+    `places`: the place of each map entry in the project, by map ("parameters", "inputs", "outputs") and name of the entry.
     """
 
     algorithm: str

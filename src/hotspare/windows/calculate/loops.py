@@ -20,17 +20,18 @@ from hotspare.rows.compile import Whole, kernel
 Float64s = npt.NDArray[np.float64]
 
 SUM, SQUARES, MEAN, DIFFERENCES, LEAST, GREATEST = 0, 1, 2, 3, 4, 5
-"""Entries of a running state: sum, sum of squares, mean and sum of squared differences by Welford, extremes."""
+"""Entries of a running state: sum, sum of squares, mean and sum of squared differences by Welford, least and greatest value."""
 RUNNING_WIDTH = 6
 COUNTED, MISSED = 0, 1
-"""Entries of the running counts."""
+"""Entries of the running counts: observations with a value, and missing ones."""
 NEXT, HAS_BEFORE = 0, 1
-"""Entries of a window's place: the index of the next observation in its block, and whether there is a previous block."""
+"""Entries of a window's place: the index of the next observation in its block, and 1 if there is a previous block."""
 
 
 class Ends(NamedTuple):
-    """Statistics of the ends of a block: entry i is over its observations from i on, entry `length` over none. Statistics that are
-    not requested have no entries. Also the results of observations: entry i is over the window of observation i."""
+    """Statistics of the ends of a block: entry i covers its observations from i on, entry `length` covers none. As results of
+    observations, entry i covers the window that ends with observation i. Statistics that are not requested have no entries.
+    """
 
     counted: Int64s
     sums: Float64s
@@ -42,10 +43,12 @@ class Ends(NamedTuple):
 
 
 class SlidingWindow(NamedTuple):
-    """values, valid  the present block up to `place[NEXT]`, followed by the rest of the previous block
-    place          int64[2]
-    ends           of the previous block
-    state, counts  of the beginning of the present block
+    """The observations of a sliding window, and their statistics.
+
+    values, valid  the present block up to `place[NEXT]`, followed by the rest of the previous block
+    place          int64[2]: NEXT and HAS_BEFORE
+    ends           statistics of the ends of the previous block
+    state, counts  running state and counts of the beginning of the present block
     """
 
     values: Float64s
@@ -58,7 +61,7 @@ class SlidingWindow(NamedTuple):
 
 @kernel
 def observe(value: np.float64, is_valid: np.bool_, state: Float64s, counts: Int64s) -> None:
-    """Updates a running state with one observation."""
+    """Updates a running state and its counts with one observation. A missing one only increases the count of missing ones."""
     if not is_valid:
         counts[MISSED] += 1
         return
@@ -82,7 +85,9 @@ def begin_block(window: SlidingWindow) -> None:
 
 @kernel
 def complete_block(window: SlidingWindow) -> None:
-    """Turns the present block, from its newest observation to its oldest, into the previous one."""
+    """Makes the complete present block the previous one: computes the statistics of its ends, from the newest observation to the
+    oldest.
+    """
     ends, count, mean, differences = window.ends, np.int64(0), np.float64(0.0), np.float64(0.0)
     for i in range(len(window.values) - 1, -1, -1):
         value, here = window.values[i], window.valid[i]
@@ -108,8 +113,9 @@ def complete_block(window: SlidingWindow) -> None:
 
 @kernel
 def slide(values: Float64s, valid: Bools, window: SlidingWindow, out: Ends, missed: Int64s) -> None:
-    """Processes observations. Entry i of `out`, if it has entries, and of `missed` is over the window that ends with observation i;
-    `out.means` is not written."""
+    """Processes observations. Writes to entry i of `out` and of `missed` the statistics over the window that ends with observation
+    i. Arrays of `out` without entries, and `out.means`, are not written.
+    """
     length, ends, state, counts = len(window.values), window.ends, window.state, window.counts
     for i in range(len(values)):
         at = window.place[NEXT]
@@ -135,7 +141,9 @@ def slide(values: Float64s, valid: Bools, window: SlidingWindow, out: Ends, miss
 
 @kernel
 def differences_of_both(ends: Ends, rest: Whole, before: Whole, state: Float64s, here: Whole) -> np.float64:
-    """Returns the sum of squared differences from the mean over the end of a block and the beginning of the next."""
+    """Returns the sum of squared differences from the mean over the end of a block, from entry `rest` on, and the beginning of the
+    next. `before` and `here` are the counts of values in both.
+    """
     if before == 0:
         return np.float64(state[DIFFERENCES])
     if here == 0:
@@ -149,7 +157,7 @@ def differences_of_both(ends: Ends, rest: Whole, before: Whole, state: Float64s,
 def accumulate_statistics(
     values: Float64s, valid: Bools, state: Float64s, counts: Int64s, out: Float64s, out_counts: Int64s
 ) -> None:
-    """Updates the state value by value; `out[i]` and `out_counts[i]` are state and counts after value i."""
+    """Updates the running state value by value. Writes state and counts after value i to `out[i]` and `out_counts[i]`."""
     for i in range(len(values)):
         observe(values[i], valid[i], state, counts)
         for j in range(RUNNING_WIDTH):
@@ -160,7 +168,9 @@ def accumulate_statistics(
 
 @kernel
 def observed_doubles(doubles: Float64s, valid: Bools, rows: Int64s, column: Whole, values: Float64s, here: Bools) -> None:
-    """Writes the observations of rows: the value of a column, and whether it counts; null and NaN do not."""
+    """Writes the observations of rows: to `values` the value of a column, to `here` whether it counts. Null and NaN do not count,
+    and are 0.0.
+    """
     for i in range(len(rows)):
         value = doubles[rows[i], column]
         counts = valid[rows[i], column] and value == value
@@ -170,7 +180,7 @@ def observed_doubles(doubles: Float64s, valid: Bools, rows: Int64s, column: Whol
 
 @kernel
 def observed_whole(lanes: Int64s, valid: Bools, rows: Int64s, column: Whole, values: Float64s, here: Bools) -> None:
-    """Writes the observations of rows, as `observed_doubles`, for whole numbers."""
+    """Writes the observations of rows, as `observed_doubles` does, from a column of whole numbers."""
     for i in range(len(rows)):
         counts = valid[rows[i], column]
         values[i] = np.float64(lanes[rows[i], column]) if counts else np.float64(0.0)
@@ -179,7 +189,7 @@ def observed_whole(lanes: Int64s, valid: Bools, rows: Int64s, column: Whole, val
 
 @kernel
 def write_doubles(values: Float64s, at: Int64s, column: Whole, doubles: Float64s, valid: Bools) -> None:
-    """Writes values to a column of the rows `at`; NaN is null."""
+    """Writes values to a column of the rows `at`; NaN becomes null."""
     for i in range(len(values)):
         value, row = values[i], at[i]
         defined = value == value
@@ -191,8 +201,9 @@ def write_doubles(values: Float64s, at: Int64s, column: Whole, doubles: Float64s
 def write_whole(
     values: Float64s, low: np.float64, high: np.float64, at: Int64s, column: Whole, lanes: Int64s, valid: Bools, unfit: Int64s
 ) -> Whole:
-    """Writes values as `write_doubles`, without the fraction. Values outside `low` and `high` are null; returns the number of
-    these, which are listed in `unfit`."""
+    """Writes values without their fraction to a column of the rows `at`. NaN, and values not between `low` and `high`, become null.
+    Returns the count of values not between these limits, and lists their indexes in `unfit`; NaN is not among them.
+    """
     count = np.int64(0)
     for i in range(len(values)):
         value, row = values[i], at[i]

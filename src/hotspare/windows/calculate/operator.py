@@ -9,11 +9,11 @@ An output is converted to its field's type by dropping the fraction. A value tha
 
 Definitions, which an independent program can follow bit for bit in IEEE double arithmetic, without fused operations:
 
-- The window of an observation is it and the `length - 1` observations before it. A null or NaN observation takes its place in the
-  window, but does not count except in nMissOut.
+- The window of an observation is it and the `length - 1` observations before it. A null or NaN observation occupies a place in the
+  window, but counts only in nMissOut.
 - Without a length, sumOut and ussOut add the values, or their squares, from the oldest to the newest, beginning with 0, and cssOut
-  follows from Welford's recurrence, which carries a mean m and a sum c on by a value v as the count becomes n: d = v - m,
-  m += d / n, c += d * (v - m).
+  follows from Welford's recurrence, which updates a mean m and a sum c by a value v as the count becomes n: d = v - m, m += d / n,
+  c += d * (v - m).
 - With a length, observations are counted in blocks of `length` from the first one on, missing ones too. A window that ends within a
   block is the beginning of that block, preceded by an end of the block before. sumOut and ussOut of the beginning are added from
   its oldest value to its newest, those of the end from its newest to its oldest, each beginning with 0; then end + beginning. c of
@@ -62,11 +62,13 @@ _LIMIT: dict[FieldType, tuple[np.float64, np.float64]] = {
     FieldType.INT32: (np.float64(-(2.0**31) - 1.0), np.float64(2.0**31)),
     FieldType.INT64: (np.nextafter(-(2.0**63), -np.inf), np.float64(2.0**63)),
 }
-"""Between these, both excluded, a double without its fraction fits the type; every double fits types that are not listed."""
+"""Limits by type: a double between them, both excluded, fits the type without its fraction. Types that are not listed take every
+double.
+"""
 
 
 class CalculateOperator(Operator):
-    """Fields that no output is mapped to pass through by name."""
+    """Computes the Summary statistics of a window. Fields without a mapped output pass through by name."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
@@ -154,7 +156,9 @@ class CalculateOperator(Operator):
     def _write(
         self, basis: _Basis, lanes: Int64s, valid: Bools, at: Int64s, rows: Int64s, given: Chunk, strings: StringTable
     ) -> BadEvents:
-        """Writes the mapped statistics to `lanes[at]`; reports those that do not fit their field."""
+        """Writes the mapped statistics to `lanes[at]` and `valid[at]`. Returns bad events, at `rows` of `given`, for statistics
+        that do not fit their field, which is then null.
+        """
         bad = NO_BAD_EVENTS
         for output, column, limit in self._outputs:
             values = basis.statistic(output)
@@ -171,7 +175,7 @@ class CalculateOperator(Operator):
 
 
 class NewestObservations(PinnedPart):
-    """Observations of the newest `length`. `statistics`: the statistics to compute of them."""
+    """The newest `length` observations, as a part of a page. `statistics`: names of the SUMMARY_OUTPUTS to compute of them."""
 
     def __init__(self, length: int, statistics: Iterable[str] = SUMMARY_OUTPUTS) -> None:
         self.length = length
@@ -188,14 +192,16 @@ class NewestObservations(PinnedPart):
         return sum(each.nbytes for each in arrays)
 
     def observe(self, values: Float64s, valid: Bools) -> _Basis:
-        """Adds observations and returns the running statistics after each; `values` is 0.0 where not valid."""
+        """Adds observations, and returns the basis of the statistics after each of them. `values` must be 0.0 where `valid` is
+        False.
+        """
         count = len(values)
         out, missed = self._shape.allocate_ends(count, PreviousBlock.NONE), np.empty(count, np.int64)
         k.slide(values, valid, self._window, out, missed)
         return _Basis(out.counted, missed, out.sums, out.squares, out.differences, out.least, out.greatest)
 
     def _newest(self) -> tuple[Float64s, Bools]:
-        """Returns the last `length - 1` observations, or all if there are fewer, oldest first."""
+        """Returns the last `length - 1` observations, oldest first, or all if there are fewer: values, and which of them count."""
         at, window = self._at, self._window
         before = slice(at + 1, self.length) if window.place[k.HAS_BEFORE] else slice(0, 0)
         values: Float64s = np.concatenate((window.values[before], window.values[:at]))
@@ -234,14 +240,16 @@ class NewestObservations(PinnedPart):
 
 
 class AllObservations:
-    """Observations since the beginning, as running state."""
+    """The running state over all observations since the beginning, as a part of a page."""
 
     def __init__(self) -> None:
         self.state = _no_observation()
         self.counts: Int64s = np.zeros(2, np.int64)
 
     def observe(self, values: Float64s, valid: Bools) -> _Basis:
-        """Adds observations and returns the running statistics after each; `values` is 0.0 where not valid."""
+        """Adds observations, and returns the basis of the statistics after each of them. `values` must be 0.0 where `valid` is
+        False.
+        """
         out = np.empty((len(values), k.RUNNING_WIDTH))
         counts = np.empty((len(values), 2), np.int64)
         k.accumulate_statistics(values, valid, self.state, self.counts, out, counts)
@@ -269,7 +277,7 @@ class AllObservations:
 
 
 class PreviousBlock(Enum):
-    """Whether statistics that only the previous block needs have entries."""
+    """Whether arrays are for a previous block, which needs means, or for results, which do not."""
 
     KEPT = "kept"
     NONE = "none"
@@ -280,7 +288,7 @@ _NONE: Float64s = np.empty(0)
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The statistics of `windows.calculate.loops.Ends` that have entries: 1, or 0 if they are not requested."""
+    """The statistics of `windows.calculate.loops.Ends` that are requested, and so have entries: 1, or 0."""
 
     squares: int
     differences: int
@@ -292,14 +300,14 @@ class _Shape:
         return cls(int("ussOut" in asked), int(bool(asked & _OF_DIFFERENCES)), int(bool(asked & _OF_EXTREMES)))
 
     def allocate_ends(self, count: int, before: PreviousBlock) -> k.Ends:
-        """Allocates `count` entries of each."""
+        """Allocates `count` entries for each requested statistic, and none for the others."""
         means = self.differences if before is PreviousBlock.KEPT else 0
         asked = (1, self.squares, means, self.differences, self.extremes, self.extremes)
         return k.Ends(np.zeros(count, np.int64), *(np.zeros(count) if each else _NONE for each in asked))
 
 
 def _no_observation() -> Float64s:
-    """Returns the running state before the first observation."""
+    """Returns the running state before the first observation: extremes are infinite, all else is 0."""
     state = np.zeros(k.RUNNING_WIDTH)
     state[k.LEAST], state[k.GREATEST] = np.inf, -np.inf
     return state
@@ -307,7 +315,7 @@ def _no_observation() -> Float64s:
 
 @dataclass(slots=True)
 class _Basis:
-    """The values from which the statistics of each of n observations are computed; empty if not requested."""
+    """The values from which the statistics of each of n observations are computed. Arrays that are not requested are empty."""
 
     counted: Int64s
     missed: Int64s
@@ -319,7 +327,7 @@ class _Basis:
     computed_statistics: dict[str, Float64s] = field(default_factory=dict)
 
     def statistic(self, name: str) -> Float64s:
-        """Returns the output `name` of SUMMARY_OUTPUTS per observation; NaN where it is not defined."""
+        """Returns the output `name` of SUMMARY_OUTPUTS for each observation; NaN if it is not defined. Results are cached."""
         if name not in self.computed_statistics:
             with np.errstate(all="ignore"):  # infinities may cancel to NaN, which becomes null
                 self.computed_statistics[name] = _STATISTICS[name](self)

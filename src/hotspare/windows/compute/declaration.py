@@ -1,4 +1,6 @@
-"""Compute window: one output event per input event; keys by name, the other fields by expressions (SPEC A24)."""
+"""Compute window: one output event per input event. Key fields are copied by name, the other fields computed by expressions (SPEC
+A24).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ from hotspare.model.window_type import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputeWindow(Window):
-    """`outputs` has an expression for each non-key field of `schema`, in its order."""
+    """A compute window as declared. `outputs` has one expression for each non-key field of `schema`, in its order."""
 
     outputs: tuple[Expression, ...]
     initialization: Initialization = NO_INITIALIZATION
@@ -97,7 +99,9 @@ edges: [given -> doubled]
             yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "keeps variables")
 
     def carried_fields(self, window: ComputeWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns the partition fields that are key fields, and the fields that only rename one."""
+        """Returns the partition fields that are key fields, and fields that only rename a partition field. A window that keeps
+        variables is refused.
+        """
         if sets_variables(window.initialization, window.outputs):
             return CarriedFields(refusal="it keeps variables from event to event of all partitions")
         renamed = {name for name, e in named_outputs(window.schema, window.outputs) if e.text.strip() in keys[0]}

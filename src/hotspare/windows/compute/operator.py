@@ -1,4 +1,4 @@
-"""Compute window (SPEC A24): one output event per input event, keys by name, the other fields by expressions."""
+"""Compute window (SPEC A24): one output event per input event. Key fields are copied by name, other fields are computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copy window: the rows of its input, evicted by retention (SPEC A19-A23)."""
+"""Copy window: keeps the rows of its input, and evicts them by retention (SPEC A19-A23)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hotspare.model.window_type import CarriedFields, SchemaOrigin, StateHorizon
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyWindow(Window):
-    """A copy has the schema of its input."""
+    """A copy window as declared: its schema is that of its input, and `retention` evicts rows."""
 
     retention: Retention | None = None
 

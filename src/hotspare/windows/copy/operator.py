@@ -1,4 +1,4 @@
-"""Copy window (SPEC A19-A23): the rows of its input, evicted by retention; `hotspare.table.relation` has the semantics."""
+"""Copy window (SPEC A19-A23): keeps the rows of its input, and evicts them by retention; see `hotspare.table.relation`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hotspare.windows.shared.keyed import IndexedRows
 
 
 class CopyOperator(Operator):
-    """Keeps the rows of its input. With the index pi_EMPTY it keeps nothing and passes everything on."""
+    """Keeps the rows of its input, subject to retention. With the index pi_EMPTY it keeps no rows and passes every event."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)

@@ -1,4 +1,4 @@
-"""Counter window: the number of events of each input, and per second (SPEC A33, F8, M6)."""
+"""Counter window: the number of events of each input, in total and per second (SPEC A33, F8, M6)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hotspare.model.window_rules import check_derived_schema
 from hotspare.model.window_type import CarriedFields, HorizonMeasure, Inputs, SchemaOrigin, StateHorizon, WindowInput, WindowType
 
 COUNT_INTERVAL_US = 1_000_000
-"""The default time between two reports."""
+"""The default time between two reports, in microseconds."""
 
 SCHEMA = Schema(
     (
@@ -34,12 +34,14 @@ SCHEMA = Schema(
         Field("intervalRate", FieldType.DOUBLE),
     )
 )
-"""The schema of every counter window. `input` is the name of the counted window; rates are events per second."""
+"""The schema of every counter window. `input` is the name of the counted window; rates are in events per second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CounterWindow(Window):
-    """`clear_interval_us`: after this time without an event an input's count restarts; 0: never."""
+    """A counter window as declared. `count_interval_us`: the time between two reports. `clear_interval_us`: after this time without
+    an event an input's count restarts; 0: never.
+    """
 
     count_interval_us: int = COUNT_INTERVAL_US
     clear_interval_us: int = 0
@@ -105,7 +107,7 @@ edges: [given -> gauge, stream -> gauge, given -> reports]
 
 
 def _intervals(window: CounterWindow) -> dict[str, str]:
-    """Returns the intervals that differ from the default, by their names in ESP XML."""
+    """Returns the intervals that differ from the default as texts, by their names in ESP XML."""
     said: dict[str, str] = {}
     if window.count_interval_us != COUNT_INTERVAL_US:
         said["count-interval"] = format_duration(window.count_interval_us)

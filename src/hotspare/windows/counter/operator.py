@@ -28,19 +28,20 @@ from hotspare.windows.counter.declaration import CounterWindow
 from hotspare.windows.shared.contract import Clock, Operator, OperatorInput, OperatorResult
 
 COUNTS, PENDING = "counts", "pending"
-"""Parts of the page: per input WIDTH numbers; reports that are not yet emitted."""
+"""Parts of the page: WIDTH numbers for each input; reports that are not emitted yet."""
 TOTAL, SINCE_US, COUNT, BEGUN_US, NEWEST_US = 0, 1, 2, 3, 4
-"""Numbers per input: events since `SINCE_US`, and since `BEGUN_US`, the last report; time of the newest. If TOTAL is 0, the others
-are undefined."""
+"""Numbers of an input: all events, and the time of the first; events since the last report, and its time; the time of the newest
+event. Times are in microseconds. If TOTAL is 0, the others are undefined.
+"""
 HAS_REPORT, LAST_REPORT = 5, 6
-"""Whether the table has a report of the input, and the first of its numbers."""
+"""Numbers of an input: 1 if the table has a report of it, and the first of the four numbers of that report."""
 WIDTH = 10
 _SECOND = 1_000_000.0
 
 
 @dataclass(frozen=True, slots=True)
 class CounterReport:
-    """A report: events and microseconds, since the first event and since the previous report."""
+    """A report of an input: events and microseconds since its first event, and since its previous report."""
 
     total: int
     total_us: int
@@ -76,7 +77,7 @@ class CounterOperator(Operator):
             counts = cast(Counters, page.parts[COUNTS]).values.reshape(-1, WIDTH)
             made = self._chunk(list(self._reports(counts, inputs, timeline)), strings)
         room = max(1, timeline.extra_rows_max) + 3 * sum(map(len, inputs))
-        if len(made) > room and made.opcode[room - 1] == Opcode.UPDATE_BLOCK:  # an update block stays whole
+        if len(made) > room and made.opcode[room - 1] == Opcode.UPDATE_BLOCK:  # an update block is never split
             room += 1
         pending.work = made.since(room) if len(made) > room else None
         until = None if pending.work is None else int(pending.work.rank[0])
@@ -85,7 +86,9 @@ class CounterOperator(Operator):
     def _reports(
         self, counts: Int64s, inputs: Sequence[Chunk], timeline: Timeline
     ) -> Iterator[tuple[int, int, Opcode, CounterReport]]:
-        """Yields (rank, input, opcode, report), in order."""
+        """Counts the events up to each heartbeat, and then the rest. Yields (rank, input, opcode, report) for each report row, in
+        order.
+        """
         came = [_events(chunk) for chunk in inputs]
         taken = [0] * len(came)
         for beat in timeline.heartbeat_rank.tolist():
@@ -146,13 +149,13 @@ class CounterOperator(Operator):
 
 
 def _events(chunk: Chunk) -> Int64s:
-    """Returns the rank of each event; both rows of an update block are one."""
+    """Returns the rank of each event of a chunk; an update block is one event."""
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     return chunk.rank if not len(blocks) else np.delete(chunk.rank, blocks + 1)
 
 
 def _count(counts: Int64s, times: Int64s) -> None:
-    """Counts events with these times, which are ascending."""
+    """Adds events at these times, in ascending microseconds, to the numbers of an input."""
     if not len(times):
         return
     if not counts[TOTAL]:

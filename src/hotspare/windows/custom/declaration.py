@@ -28,19 +28,21 @@ from hotspare.model.types import Schema
 from hotspare.model.window_type import WindowInput
 
 CREATE, INIT, HEARTBEAT = "create", "init", "heartbeat"
-"""Functions of the code; only the first is mandatory."""
+"""Names of the functions of the code; only `create` is mandatory."""
 _SUFFIXES = {".lua": Language.LUA, ".py": Language.PYTHON}
 _KEYS = ("code", "code-file", "modules", "transient", "steps-max", "state-bytes-max")
 _MAPS = {"input-map": "inputs", "output-map": "outputs", "initialization": "settings"}
-"""Elements of a plugin, and their names in YAML."""
+"""Elements of a plugin in ESP XML, with their names in YAML."""
 
 Pairs = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomWindow(CodeWindow):
-    """`inputs`: names in the code, and the input fields that they map to; empty: the code sees all fields by their own names.
-    `outputs`: names in the events that the code makes, and the fields that they map to. `settings`: the argument of `init`."""
+    """A custom window as declared. `inputs`: names in the code, each with the input field that it maps to; if empty, the code sees
+    all fields by their own names. `outputs`: names in the events that the code makes, each with its field. `settings`: the argument
+    of `init`.
+    """
 
     inputs: Pairs = ()
     outputs: Pairs = ()
@@ -151,7 +153,9 @@ edges: [given -> late, given -> named]
 
 
 def _script_from_xml(values: EspValues, plugin: Any) -> Script:
-    """Reads code from the XML text, or from the file that the plugin names; the file's suffix decides its language."""
+    """Reads code from the XML text of the plugin, or from the file that it names, whose suffix decides the language. Reports if the
+    plugin has neither or both.
+    """
     file, codes = values.attribute(plugin, "code"), values.tree.children(plugin, "code")
     if bool(file) is bool(codes):
         values.missing(plugin, "code" if not file else "single code: a file, or a text")
@@ -166,7 +170,7 @@ def _script_from_xml(values: EspValues, plugin: Any) -> Script:
 
 
 def _pairs(values: EspValues, plugin: Any, tag: str) -> Pairs:
-    """Returns the mapped names; fields without a mapping are omitted, settings are kept."""
+    """Returns the properties below `tag` as (name, text), sorted. Empty texts are omitted, except those of settings."""
     pairs = [
         (values.attribute(each, "name"), values.tree.text(each).strip())
         for each in values.elements_at(plugin, f"{tag}/properties/property")

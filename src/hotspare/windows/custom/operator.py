@@ -22,7 +22,7 @@ from hotspare.windows.shared.code_operator import CodeEvents, CodeWindowOperator
 from hotspare.windows.shared.contract import Clock, OperatorInput
 
 CONFIG = "_espconfig_"
-"""The variable in which the code declares its calling conventions and its needs."""
+"""The variable in which the code declares its calling conventions and the fields that it needs."""
 
 
 class CustomOperator(CodeWindowOperator):
@@ -53,22 +53,25 @@ class CustomOperator(CodeWindowOperator):
         return Schema(tuple(replace(self.schema.fields[place], name=name) for name, place in self._sources()))
 
     def _output_columns(self, made: OutputEvents) -> Sequence[pa.Array]:
-        """Returns for each field the first of its mapped values that is not null."""
+        """Returns one column per field of the window: the first value that is not null among the names that map to the field."""
         found: dict[int, pa.Array] = {}
         for (_, place), column in zip(self._sources(), made.columns, strict=True):
             found[place] = pc.coalesce(found[place], column) if place in found else column
         return [found.get(place, pa.nulls(len(made.row), ARROW_TYPE[field.type])) for place, field in enumerate(self.schema.fields)]
 
     def _sources(self) -> list[tuple[str, int]]:
-        """Returns names in the events that the code makes, with the places of their fields: mapped names first, and then fields by
-        their own names unless the name is mapped."""
+        """Returns (name in the events that the code makes, place of the field): mapped names first, then the fields whose own names
+        are not mapped.
+        """
         index, mapped = self.schema.index, dict(self._window.outputs)
         own = [(name, place) for name, place in index.items() if name not in mapped]
         return [(name, index[field]) for name, field in mapped.items()] + own
 
 
 def _config(label: str, program: Program) -> Mapping[str, Any]:
-    """Returns the code's configuration; empty if there is none, or it is not a table."""
+    """Returns the value of the code's variable CONFIG; empty if it is absent or not a table. Raises ProjectError if it cannot be
+    read.
+    """
     try:
         found = program.open().variable(CONFIG)
     except CodeFailure as failure:
@@ -78,7 +81,7 @@ def _config(label: str, program: Program) -> Mapping[str, Any]:
 
 
 def _refused(window: CustomWindow, config: Mapping[str, Any], given: Schema, made: Schema) -> Iterator[tuple[str, str]]:
-    """Yields message and hint for each requirement of the code that is unsupported, or that the project does not meet."""
+    """Yields message and hint for each requirement in `config` that is not supported, or that the project does not meet."""
     if _is_on(config, "process_blocks"):
         message = f"the code of window {window.name} requests blocks of events, but the input does not define blocks"
         yield message, "let its function take one event"

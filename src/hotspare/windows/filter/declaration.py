@@ -34,16 +34,16 @@ from hotspare.model.window_type import (
 )
 
 FUNCTION = "filter"
-"""The default name of the function in the code."""
+"""The default name of the function in the code that decides whether an event passes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterWindow(Window):
-    """A filter has the schema of its input."""
+    """A filter window as declared: its schema is that of its input."""
 
     condition: Expression | Script
     initialization: Initialization = NO_INITIALIZATION
-    """For an expression; code has its own initialization."""
+    """Variables and functions of an expression; code has its own initialization."""
 
 
 class FilterType(WindowType[FilterWindow]):

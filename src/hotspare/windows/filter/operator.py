@@ -5,8 +5,8 @@ delete of the old ones if only those did.
 
 The condition is an expression or user code. With an index the code is called for rows that are inserted or updated. The index knows
 which rows passed, so that downstream an update is an insert, an update or a delete, and a delete needs no call. With index pi_EMPTY
-the code is called for every event but the old values of updates; passing events are unchanged, except that an update becomes an
-upsert.
+the code is called for every event except the old values of updates. Events that pass are unchanged, except that an update becomes
+an upsert.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ from hotspare.windows.shared.stateless import Admission, RowFunction, Selection,
 
 _PASSED = np.arange(len(Opcode) + 1, dtype=np.uint8)
 _PASSED[Opcode.UPDATE_BLOCK] = Opcode.UPSERT
-"""Opcodes of events that pass without an index, by their opcode."""
+"""Opcodes of events that pass without an index, by the opcode of the event: an update block, reduced to its new row, is an upsert.
+"""
 
 
 class FilterOperator(Operator):
-    """Filters by an expression, or by code."""
+    """Filters by an expression or by user code; delegates to the operator for that kind of condition."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
@@ -120,5 +121,5 @@ class _CodeFilter(Operator):
 
 
 def _with_opcodes(chunk: Chunk, opcode: UInt8s) -> Chunk:
-    """Returns the rows with other opcodes."""
+    """Returns the rows of `chunk` with the opcodes `opcode`."""
     return Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid, chunk.is_whole)

@@ -2,7 +2,7 @@
 
 patterns      regular expressions by name, `#name`
 properties    texts, lists, sets, maps, XML and JSON of the event by name, `#name`, made once for all functions
-functions     a value per output field; fields without one are taken from the input by name
+functions     a value per output field; a field without a function has the value of the input field of its name
 loops         for each element of an XML or JSON text, or match of a regular expression, an event of its own
 generate      whether the event itself is emitted
 opcode        the opcode of an emitted event
@@ -78,7 +78,7 @@ class FunctionalWindow(Window):
         )
 
     def is_generating(self, given: Schema) -> bool:
-        """Whether an event may become any number of events, or one with another key or opcode."""
+        """Whether an event of schema `given` may generate several events or none, or one with another key or opcode."""
         own = set(key_fields_of(self.schema)) if self.schema is not None else set()
         computed = {name for name, _ in self.functions}
         is_other = own != set(key_fields_of(given)) or any(field.name in computed for field in own)
@@ -196,7 +196,9 @@ edges: [given -> counted, given -> words]
                 check_passed_field(window, field, of_input, found, otherwise="add a function for it")
 
     def meaning(self, window: FunctionalWindow, schema: Schema) -> dict[str, str]:
-        """Returns the meaning; patterns, properties and loops are included only if the window has them."""
+        """Returns the texts that determine outputs, by name. Patterns, properties and loops are included only if the window has
+        them.
+        """
         said = {f"function {name}": expression_meaning(e) for name, e in sorted(window.functions, key=lambda f: f[0])}
         said |= _context_meaning(window.program.context, "")
         for loop in window.loops:
@@ -228,7 +230,9 @@ edges: [given -> counted, given -> words]
     def carried_fields(
         self, window: FunctionalWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
     ) -> CarriedFields:
-        """Returns the partition fields that pass unchanged, and the fields that only rename one."""
+        """Returns the partition fields that pass unchanged, and fields that only rename one. Refuses a window that uses
+        eventCounter(), or that makes keys without such a field.
+        """
         if _counts(window):
             return CarriedFields(refusal="eventCounter() counts the events of all partitions")
         kept: frozenset[str] | None = None

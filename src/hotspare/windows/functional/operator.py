@@ -1,15 +1,15 @@
 """Functional window (SPEC A25): functions of an event, for one event each or for as many as its loops make.
 
-A window with one input and its key, without loops, generate and opcode, makes one event of each (`RowWindow`). Any other makes any
-number (`_GeneratingWindow`):
+A window with one input and its key, without loops, generate and opcode, makes one event of each (`RowWindow`). Any other window
+makes any number of events (`_GeneratingWindow`):
 
     published events ─► given: input rows ─► all events of the new and of the old values ─► rows: output rows
 
 An insert inserts the events that it generates. An update upserts those of the new values and deletes those of the old values that
 the new ones do not generate. A delete deletes those of its row. With an opcode function the event itself decides the opcode of its
-events; old values and deletes then generate none. The index of output rows turns them into the changelog of a relation, and gives
-deletes the emitted values. Several inputs are processed in the order (rank, input). Each has its own fields: fields that an input
-lacks are null. An event on which anything fails is a bad event as a whole: none of its events is emitted.
+events; old values and deletes then generate none. The index of output rows turns the events into the changelog of a relation, and
+provides the emitted values for deletes. Several inputs are processed in the order (rank, input). Each has its own fields: fields
+that an input lacks are null. An event on which anything fails is a bad event as a whole: none of its events is emitted.
 
 eventCounter() counts the events of this window except deletes, 1, 2, 3 ...; rows that become bad events are counted too, except
 published ones that the index refuses. The count is state, so it continues after a restore (SPEC Z8). A delete carries the count
@@ -82,8 +82,9 @@ _INDEX_OPCODES = np.array(
     ],
     np.uint8,
 )
-"""Opcodes of generated events in the index, by the opcode of a resolved event. A delete of an event that was never emitted is
-allowed."""
+"""Opcodes of generated events for the index, by the opcode of the event that generated them. A delete becomes a safe delete, since
+its row may never have been emitted.
+"""
 _PASSED = np.array(
     [
         {Opcode.UPSERT: Opcode.INSERT, Opcode.SAFE_DELETE: Opcode.DELETE}.get(Opcode(i), Opcode(i)) if i else 0
@@ -91,13 +92,13 @@ _PASSED = np.array(
     ],
     np.uint8,
 )
-"""Opcodes of generated events without an index, by their opcode: downstream windows get inserts and deletes."""
+"""Opcodes of generated events without an index, by the opcode for the index: downstream windows receive inserts and deletes."""
 
 
 _PENDING = "pending"
-"""Part of the page: events not yet emitted."""
+"""The part of the page with events that are not emitted yet."""
 _ROWS_AT_ONCE = 256
-"""About the number of input rows that are evaluated at a time."""
+"""About the number of input rows that are evaluated in one step."""
 
 
 class FunctionalOperator(Operator):
@@ -133,7 +134,9 @@ class FunctionalOperator(Operator):
 
 class _GeneratingWindow(Operator):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput], programs: Sequence[CompiledProgram]) -> None:
-        """Builds an event generator for each input. `programs`: the compiled program of each input, in order."""
+        """Builds an event generator for each input. `programs`: the compiled program of each input, in order. Raises ProjectError
+        if an input requires an index that the window does not have.
+        """
         super().__init__(window, inputs)
         self._takers = [_EventGenerator(window, given, program) for given, program in zip(self.inputs, programs, strict=True)]
         self._is_keyed = window.window.index is not IndexType.EMPTY
@@ -190,7 +193,9 @@ class _GeneratingWindow(Operator):
         return clear_partial_flags(chunk)
 
     def _generate_some(self, pending: _UnemittedEvents, strings: StringTable) -> None:
-        """Evaluates about `_ROWS_AT_ONCE` of the pending input rows. Rows of one rank are never split."""
+        """Evaluates the lowest-ranked pending input rows, about `_ROWS_AT_ONCE`, and stores their events as `pending.asked`. Rows
+        of one rank are never split.
+        """
         ranks = np.sort(np.concatenate([each.chunk.rank[:_ROWS_AT_ONCE] for each in pending.given]))
         until = int(ranks[min(_ROWS_AT_ONCE, len(ranks)) - 1]) + 1
         now, pending.given = (list(each) for each in zip(*(given.split_at_rank(until) for given in pending.given), strict=True))
@@ -225,7 +230,9 @@ class _GeneratingWindow(Operator):
 
 
 class _UnemittedEvents:
-    """Input rows not yet evaluated, and events not yet resolved by the index. Empty between batches."""
+    """Input rows that are not evaluated yet (`given`), events that the index has not resolved yet (`asked`), and bad events. Empty
+    between batches, so a snapshot contains none.
+    """
 
     def __init__(self) -> None:
         self.given: list[_Given] = []
@@ -234,7 +241,7 @@ class _UnemittedEvents:
 
     @property
     def until(self) -> int | None:
-        """The lowest rank of outputs that remain; None: none remain."""
+        """The lowest rank of outputs that remain to be emitted; None if none remain."""
         if self.asked is not None:
             return int(self.asked.chunk.rank[0])
         return min((int(each.chunk.rank[0]) for each in self.given if len(each.chunk)), default=None)
@@ -252,13 +259,13 @@ class _UnemittedEvents:
 
 @dataclass(slots=True)
 class _Given:
-    """Rows of one input that are not yet evaluated, with the columns of counts."""
+    """Rows of one input that are not evaluated yet, with the columns of event values that they read."""
 
     chunk: Chunk
     value_columns: Mapping[str, pa.Array]
 
     def split_at_rank(self, rank: int) -> tuple[_Given, _Given]:
-        """Returns the rows of lower ranks, and the rest."""
+        """Returns the rows with ranks below `rank`, and the rest."""
         count = int(np.searchsorted(self.chunk.rank, rank))
         first = {name: column.slice(0, count) for name, column in self.value_columns.items()}
         rest = {name: column.slice(count) for name, column in self.value_columns.items()}
@@ -267,7 +274,7 @@ class _Given:
 
 @dataclass(slots=True)
 class _IndexChanges:
-    """Events for the index: for each event the input that caused it, and its row among those of `given`."""
+    """Events for the index. For event i, `side[i]` is the input that caused it, and `row[i]` the row in `given` of that input."""
 
     chunk: Chunk
     side: Int64s
@@ -275,7 +282,7 @@ class _IndexChanges:
     given: list[Chunk]
 
     def split(self, count: int) -> tuple[_IndexChanges, _IndexChanges | None]:
-        """Returns the first `count` events, and the rest."""
+        """Returns the first `count` events, and the rest, or None if nothing is left."""
         first = _IndexChanges(self.chunk.between(0, count), self.side[:count], self.row[:count], self.given)
         if count >= len(self.chunk):
             return first, None
@@ -283,14 +290,16 @@ class _IndexChanges:
 
 
 def _index_of(number: int) -> str:
-    """Returns the name of the part that resolves events of an input."""
+    """Returns the name of the page part that resolves events of input `number`."""
     return GIVEN if number == 0 else f"{GIVEN}{number}"
 
 
 def _event_value_columns(
     names: Sequence[str], page: Page, chunks: Sequence[Chunk], timeline: Timeline
 ) -> list[dict[str, pa.Array]]:
-    """Returns the columns other than fields for the rows of each input: counts are in the order (rank, input)."""
+    """Returns for each input the columns of its event values, by name, one value per row. Events are counted in the order (rank,
+    input).
+    """
     if len(chunks) == 1 or not names:
         return [event_value_columns(names, page, chunks[0], timeline), *({} for _ in chunks[1:])]
     rank, opcode = (np.concatenate([getattr(chunk, name) for chunk in chunks]) for name in ("rank", "opcode"))
@@ -305,7 +314,7 @@ def _event_value_columns(
 
 
 def _pop_bad_events(pending: _UnemittedEvents) -> BadEvents:
-    """Takes out the bad events by rank, up to the rank of outputs that remain."""
+    """Removes and returns the pending bad events, by rank, below the rank of outputs that remain; all if none remain."""
     bad, until = pending.bad.by_rank(), pending.until
     count = len(bad) if until is None else int(np.searchsorted(bad.rank, until))
     pending.bad = bad.slice(count, len(bad)) if count < len(bad) else NO_BAD_EVENTS
@@ -322,7 +331,7 @@ def _joined(chunks: Sequence[Chunk], width: int) -> Chunk:
 
 
 class _GeneratedEvents(NamedTuple):
-    """Events for the index, ascending by rank; the input row of each event; and the bad events."""
+    """Events for the index, ascending by rank; the input row that generated each of them; and bad events."""
 
     chunk: Chunk
     row: Int64s
@@ -330,7 +339,7 @@ class _GeneratedEvents(NamedTuple):
 
 
 class _EventGenerator:
-    """Evaluates the rows of one input."""
+    """Generates the events of the rows of one input."""
 
     def __init__(self, window: ResolvedWindow, given: OperatorInput, program: CompiledProgram) -> None:
         self.given = given
@@ -351,7 +360,9 @@ class _EventGenerator:
             self._check_repeatable(window)
 
     def _check_repeatable(self, window: ResolvedWindow) -> None:
-        """Raises ProjectError if the events of old values could not be computed again."""
+        """Raises ProjectError if the events of old values could not be computed again, so that updates and deletes could not
+        retract them.
+        """
         if not self._is_keyed and any(
             name in NON_FIELD_NAMES and name not in self.given.schema.index for name in self.program.fields
         ):
@@ -368,7 +379,9 @@ class _EventGenerator:
                 raise ProjectError(str(window.id), [Mistake(window.window.place, message, hint)])
 
     def _what_makes_keys(self) -> list[tuple[str, set[str]]]:
-        """Returns the parts that decide which events exist and their keys, each with all names that it reads."""
+        """Returns the parts of the program that decide which events exist, and their keys: a description, and all names that the
+        part reads.
+        """
         keys = {self.schema.fields[i].name for i in self._keys}
         found: list[tuple[str, set[str]]] = []
         for steps, what in ((self.program.own_steps, "a key"), *((loop.steps, "a key of a loop") for loop in self.program.loops)):
@@ -379,7 +392,9 @@ class _EventGenerator:
         return found
 
     def generate_events(self, now: Chunk, beside: Mapping[str, pa.Array], strings: StringTable) -> _GeneratedEvents:
-        """Evaluates whole rows, the two of an update block together, with the columns of counts."""
+        """Generates the events of the rows `now`; the two rows of an update block must be together. The mapping has columns of
+        event values by name, such as the count of events.
+        """
         columns = event_columns(self._of_event, self.given.schema, now.opcode, now.flags) | field_columns(self._read, now, strings)
         ran = run_program(self.program, columns | dict(beside), len(now), self.schema)
         refused = first_failures([failures for failures in ran.failed if len(failures)], now.opcode)
@@ -398,7 +413,9 @@ class _EventGenerator:
     def _index_changes(
         self, now: Chunk, made: ComputedEvents, opcode: UInt8s, failed: Bools, strings: StringTable
     ) -> tuple[Chunk, Int64s]:
-        """Returns the changes for the index with the row of each, old values after the new ones."""
+        """Returns the changes for the index, and the input row of each. Rows that failed make none; nor do old values whose key the
+        new values have, too.
+        """
         values = [cut_texts(made.values[f.name], self._text_bytes_max) for f in self.schema.fields]
         lanes, valid = to_lanes(values, self.schema, strings)
         is_old = np.zeros(len(now), np.bool_)
@@ -420,7 +437,7 @@ class _EventGenerator:
         return chunk, row
 
     def _has_kept_key(self, made: ComputedEvents, lanes: Int64s, valid: Bools, is_old: Bools, failed: Bools) -> Bools:
-        """Returns which events of old values have a key that the new values have, too."""
+        """Returns which generated events are of old values and have a key that the new values of the same update also have."""
         old = is_old[made.row]
         stays = np.zeros(len(old), np.bool_)
         if not self._is_keyed or not old.any():
@@ -437,7 +454,7 @@ class _EventGenerator:
 
 
 def _names_read(program: CompiledProgram, names: Sequence[str]) -> set[str]:
-    """Returns all names that these names are computed from, including themselves."""
+    """Returns all names from which `names` are computed, directly or through steps, including `names` themselves."""
     steps = {
         step.name: step.expression.fields
         for each in (program.own_steps, *(loop.steps for loop in program.loops))
@@ -455,7 +472,7 @@ def _names_read(program: CompiledProgram, names: Sequence[str]) -> set[str]:
 
 
 def _opcodes(texts: pa.Array | None, count: int) -> tuple[UInt8s, Bools]:
-    """Returns the opcode that each text names, _UNSET_OPCODE if it is null; and which texts name none."""
+    """Returns for each text the opcode that it names, _UNSET_OPCODE if it is null or invalid; and which texts are invalid."""
     said = np.full(count, _UNSET_OPCODE, np.uint8)
     wrong = np.zeros(count, np.bool_)
     if texts is None:

@@ -1,5 +1,6 @@
-"""Geofence window: finds the circles and polygons of one input that contain, or are near to, the positions of the other (SPEC
-A39)."""
+"""Geofence window: finds the circles and polygons of one input that contain, or are near to, the positions of the other input (SPEC
+A39).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from hotspare.model.window_type import CarriedFields, HorizonMeasure, Inputs, Sc
 
 POSITION, GEOMETRY = "position", "geometry"
 RADIUS = 1000.0
-"""The radius of geometries if neither their row nor the project sets it."""
+"""The radius of a geometry if neither its row nor the project sets one."""
 
 
 class Coordinates(Enum):
@@ -42,29 +43,29 @@ class Inside(Enum):
     CROSSING = "crossing"
     """A position is inside if a ray from it crosses the edge an odd number of times."""
     WINDING = "winding"
-    """A position is inside if the edge winds around it."""
+    """A position is inside if the edge of the polygon winds around the position."""
 
 
 class DistanceTo(Enum):
-    """The part of a polygon to which a distance is measured."""
+    """The part of a polygon from which distances are measured."""
 
     CENTROID = "centroid"
     SEGMENT = "segment"
-    """The closest segment of its edge."""
+    """Distances are measured from the closest segment of the edge."""
 
 
 class Proximity(Enum):
-    """Whether positions near to a polygon meet it."""
+    """Whether positions outside a polygon, but near its edge, meet the polygon."""
 
     OFF = "off"
     ON = "on"
 
 
 class Results(Enum):
-    """The number of geometries that a position is emitted with."""
+    """Which of the geometries that a position meets are emitted."""
 
     ONE = "one"
-    """The closest geometry alone."""
+    """Only the closest geometry is emitted."""
     ALL = "all"
 
 
@@ -75,7 +76,9 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GeometryFields:
-    """Fields of the geometry input by their meaning; "" for none. `radius`: the default if a row has no value."""
+    """Names of fields of the geometry input, by their meaning; "" for none. `radius` is not a field: it is the default if a row has
+    no value.
+    """
 
     x: str = ""
     y: str = ""
@@ -88,7 +91,9 @@ class GeometryFields:
 
 @dataclass(frozen=True, slots=True)
 class PositionFields:
-    """Fields of the position input by their meaning. `lookup`: the default distance to search around a position."""
+    """Names of fields of the position input, by their meaning. `lookup` is not a field: it is the default distance to search around
+    a position.
+    """
 
     x: str = ""
     y: str = ""
@@ -98,8 +103,9 @@ class PositionFields:
 
 @dataclass(frozen=True, slots=True)
 class ResultFields:
-    """The fields that are added to those of the position; "" if one is not wanted. `number`: an additional key. `include`: fields
-    of the geometry, under their names."""
+    """Names of fields that outputs have in addition to those of the position; "" for none. `number`: an additional key, the number
+    of the result. `include`: fields of the geometry, under their own names.
+    """
 
     id: str = ""
     type: str = ""
@@ -127,13 +133,13 @@ _OPTIONS: tuple[tuple[str, str, type[Enum]], ...] = (
     ("inside", "geofencing-algorithm", Inside),
     ("distance_to", "polygon-compute-distance-to", DistanceTo),
 )
-"""Names in YAML and in ESP XML, with the same values."""
+"""Options with the same values in YAML and in ESP XML: name in YAML, name in ESP XML, values."""
 _SWITCHES: tuple[tuple[str, str, type[Enum], Enum], ...] = (
     ("proximity", "proximity-analysis", Proximity, Proximity.ON),
     ("results", "output-multiple-results", Results, Results.ALL),
     ("order", "output-sorted-results", Order, Order.DISTANCE),
 )
-"""Options with two values in YAML; in ESP XML true is the last one."""
+"""Options with two values: name in YAML, name in ESP XML, values in YAML, and the value that `true` in ESP XML means."""
 _SHAPES = {"x": "x-fieldname", "y": "y-fieldname", "radius_field": "radius-fieldname", "data": "data-fieldname"} | {
     "description": "desc-fieldname"
 }
@@ -332,7 +338,7 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
 
 
 def inputs_of(roles: Sequence[str]) -> tuple[int, int]:
-    """Returns the numbers of the inputs with positions and with geometries: by role, or in the order of the edges."""
+    """Returns the numbers of the inputs with positions and with geometries, by role; without roles, in the order of the edges."""
     return (1, 0) if roles[0] == GEOMETRY or roles[1] == POSITION else (0, 1)
 
 
@@ -349,7 +355,7 @@ def _schemas(given: Sequence[WindowInput]) -> tuple[Schema | None, Schema | None
 
 
 def _non_default_options(window: GeofenceWindow) -> Iterator[tuple[str, Enum]]:
-    """Yields options that are not the default, by their names in YAML."""
+    """Yields the options whose value is not the default: name in YAML, and value."""
     kinds = [*((name, kind) for name, _, kind in _OPTIONS), *((name, kind) for name, _, kind, _ in _SWITCHES)]
     for name, kind in kinds:
         if getattr(window, name) is not next(iter(kind)):
@@ -357,7 +363,9 @@ def _non_default_options(window: GeofenceWindow) -> Iterator[tuple[str, Enum]]:
 
 
 def _number(text: str, what: str, default: float, place: Place, found: Mistakes) -> float:
-    """Reads a length: finite, and not negative."""
+    """Parses a length, a finite number that is not negative; an empty text is `default`. Reports any other text to `found` and
+    returns `default`.
+    """
     if not text.strip():
         return default
     try:
@@ -387,7 +395,7 @@ def _check_options(window: GeofenceWindow, found: Mistakes) -> None:
 
 
 def _check_numbers(window: GeofenceWindow, fields: Mapping[str, str], given: Schema, found: Mistakes) -> None:
-    """Checks fields that have to be doubles; "" is reported elsewhere."""
+    """Reports each of these fields that is unknown in `given` or not a double. `fields`: names by description; "" is skipped."""
     for what, name in fields.items():
         index = given.index.get(name)
         if name and index is None:

@@ -3,13 +3,13 @@
 Only sums, products, quotients and square roots are used, which give the same bits on every machine; sines are computed from their
 series.
 
-Positions are (x, y): on a sphere longitude and latitude in degrees, with distances in metres. Inside a polygon, and at its edge,
-degrees are taken as a plane; a distance to an edge is measured on the plane that touches the sphere at the position.
+Positions are (x, y): on a sphere longitude and latitude in degrees, with distances in metres. To decide what is inside a polygon,
+degrees are treated as a plane; a distance to an edge is measured on the plane that touches the sphere at the position.
 
 The index is a grid of cells of many sizes. Each geometry is stored in the cells of one level, whose cells are as large as its
-extent: in at most four of them. A position lies in one cell of each level, so it is compared only with the geometries of these
-cells. The geometries of each level are counted, and empty levels are skipped. A geometry larger than the largest cells, or around
-the sphere, is in the one cell of the last level.
+extent: in at most four of them. A position lies in one cell of each level, and is compared only with the geometries of these cells.
+The geometries of each level are counted, and empty levels are skipped. A geometry larger than the largest cells, or around the
+sphere, is in the one cell of the last level.
 
     key | level, x, y of the cell | x, y, radius | text of the polygon | description | arrival number of the geometry | others
 """
@@ -32,21 +32,21 @@ from hotspare.table.relation import Shape
 Doubles = npt.NDArray[np.float64]
 
 EARTH_RADIUS_M = 6_371_008.8
-"""The mean radius of the earth, the radius of the sphere."""
+"""The mean radius of the earth in metres, which is the radius of the sphere."""
 METRES_PER_DEGREE = EARTH_RADIUS_M * np.pi / 180
 CORNERS_MAX = 1 << 16
 _PAIRS_MAX = 1 << 20
-"""The largest number of pairs of positions and edges computed at a time."""
+"""The largest number of pairs of positions and edges that are computed in one step."""
 _TERMS = 10
 _ASIN_STEPS = 6
 COORDINATE_MAX = 1e15
 """Limit for corners, centres and radiuses: squares of their differences are far below the largest double."""
 KEY, LEVEL, CELL_X, CELL_Y, X, Y, RADIUS, DATA, DESCRIPTION, NUMBER = range(10)
 WIDTH = 10
-"""Columns that every geometry has."""
+"""The number of columns that the row of every geometry has."""
 LEVELS = 64
 _FINEST = -40
-"""Power of two of the smallest cells; that of the largest is `LEVELS - 2` more."""
+"""Exponent of the size of the smallest cells, 2**_FINEST; each level has cells twice as large as the one before."""
 _ALL = LEVELS - 1
 """The level of geometries that are compared with every position."""
 _FAR = 2.0**62
@@ -55,14 +55,14 @@ _NO_BEATS: Int64s = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Polygon:
-    """Corners in order; the last one is joined with the first."""
+    """A polygon by its corners, in order; the last corner is joined with the first."""
 
     x: Doubles
     y: Doubles
 
     @property
     def centroid(self) -> tuple[float, float]:
-        """The centroid of its area, or of its corners if the area is 0."""
+        """The centroid (x, y) of the polygon's area, or of its corners if the area is 0."""
         x, y, x2, y2 = self.x, self.y, np.roll(self.x, -1), np.roll(self.y, -1)
         x0, y0 = float(x[0]), float(y[0])
         cross = (x - x0) * (y2 - y0) - (x2 - x0) * (y - y0)
@@ -73,13 +73,13 @@ class Polygon:
 
 
 def _sum(values: Doubles) -> float:
-    """Adds in order: the result of numpy's own sum depends on the length."""
+    """Returns the sum, added in order. The order in which numpy's own sum adds depends on the length of the array."""
     return float(np.cumsum(values)[-1])
 
 
 @lru_cache(maxsize=1024)
 def polygon_of(text: str, separator: str) -> Polygon | None:
-    """Parses `x y x y ...`; returns None if that is not a polygon."""
+    """Parses `x y x y ...` into a polygon. Returns None for another text, or fewer than three corners."""
     corners = _corners(_words(text, separator))
     if corners is None:
         return None
@@ -90,14 +90,14 @@ def polygon_of(text: str, separator: str) -> Polygon | None:
 
 
 def centre_of(text: str, separator: str) -> tuple[float, float] | None:
-    """Parses the centre of a circle, two numbers with `separator` between; returns None if the text is not a single point."""
+    """Parses the centre of a circle, two numbers with `separator` between them. Returns None if the text is not a single point."""
     words = _words(text, separator, 2)
     corners = _corners(words) if len(words) == 2 else None
     return None if corners is None else (float(corners[0][0]), float(corners[1][0]))
 
 
 def _words(text: str, separator: str, cuts: int = -1) -> list[str]:
-    """Splits a text at `separator`; after `cuts` cuts the rest of the text is the last word."""
+    """Splits a text at `separator`, at most `cuts` times (-1: no limit); the last word is the rest of the text."""
     return text.split(None if separator.isspace() else separator, cuts)
 
 
@@ -119,21 +119,21 @@ def plane_distance(x: Doubles, y: Doubles, to_x: Doubles, to_y: Doubles) -> Doub
 
 
 def sphere_distance(x: Doubles, y: Doubles, to_x: Doubles, to_y: Doubles) -> Doubles:
-    """Returns the distance along the great circle, in metres."""
+    """Returns the distance along the great circle, in metres, between positions in degrees."""
     half_y, half_x = sine((to_y - y) / 2), sine((to_x - x) / 2)
     h = half_y * half_y + sine(90.0 - y) * sine(90.0 - to_y) * half_x * half_x
     return 2 * EARTH_RADIUS_M * _arcsine(np.sqrt(np.clip(h, 0.0, 1.0)))
 
 
 def sine(degrees: Doubles) -> Doubles:
-    """Returns the sine of each angle."""
+    """Returns the sine of each angle, which is in degrees."""
     turned = np.abs(degrees - 360.0 * np.floor(degrees / 360.0 + 0.5))
     sign = np.where(degrees - 360.0 * np.floor(degrees / 360.0 + 0.5) < 0, -1.0, 1.0)
     return sign * _series(np.minimum(turned, 180.0 - turned) * (np.pi / 180))
 
 
 def _series(angle: Doubles) -> Doubles:
-    """Returns the sine of radians from 0 to a quarter of a turn."""
+    """Returns the sine of angles in radians, from 0 to a quarter turn."""
     square, total = angle * angle, np.ones_like(angle)
     for term in range(_TERMS, 0, -1):
         total = 1.0 - square / (2 * term * (2 * term + 1)) * total
@@ -141,7 +141,9 @@ def _series(angle: Doubles) -> Doubles:
 
 
 def _arcsine(value: Doubles) -> Doubles:
-    """Returns radians, for values from 0 to 1: by Newton's steps from below, and by half the angle where the sine is flat."""
+    """Returns the arcsine in radians, for values from 0 to 1. Uses Newton's steps; near 1, where the sine is flat, the angle is
+    computed from half the angle.
+    """
     is_flat = value > 0.7
     sought = np.where(is_flat, np.sqrt((1.0 - value) / 2), value)
     angle = sought.copy()
@@ -151,21 +153,21 @@ def _arcsine(value: Doubles) -> Doubles:
 
 
 def is_inside_by_crossing(polygon: Polygon, x: Doubles, y: Doubles) -> npt.NDArray[np.bool_]:
-    """Whether a ray from each position to the right crosses the edge an odd number of times."""
+    """Returns for each position whether a ray from it to the right crosses the edge an odd number of times."""
     ups, downs = _passes(polygon, x, y)
     odd: npt.NDArray[np.bool_] = (ups + downs) % 2 == 1
     return odd
 
 
 def is_inside_by_winding(polygon: Polygon, x: Doubles, y: Doubles) -> npt.NDArray[np.bool_]:
-    """Whether the edge winds around each position."""
+    """Returns for each position whether the edge of the polygon winds around it."""
     ups, downs = _passes(polygon, x, y)
     around: npt.NDArray[np.bool_] = ups != downs
     return around
 
 
 def _passes(polygon: Polygon, x: Doubles, y: Doubles) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Counts how often the edge passes to the right of each position, upwards and downwards."""
+    """Returns how often the edge passes to the right of each position, upwards and downwards."""
     x1, y1, x2, y2 = polygon.x, polygon.y, np.roll(polygon.x, -1), np.roll(polygon.y, -1)
     ups, downs = np.zeros(len(x), np.int64), np.zeros(len(x), np.int64)
     block = max(1, _PAIRS_MAX // len(x1))
@@ -178,8 +180,9 @@ def _passes(polygon: Polygon, x: Doubles, y: Doubles) -> tuple[npt.NDArray[np.in
 
 
 def edge_distance(polygon: Polygon, x: Doubles, y: Doubles, scale_x: Doubles, scale_y: float) -> Doubles:
-    """Returns the distance to the closest segment of the edge. Lengths along x are multiplied by `scale_x` of each position, along
-    y by `scale_y`."""
+    """Returns the distance of each position to the closest segment of the edge. Lengths along x are multiplied by the `scale_x` of
+    the position, lengths along y by `scale_y`.
+    """
     x1, y1, x2, y2 = polygon.x, polygon.y, np.roll(polygon.x, -1), np.roll(polygon.y, -1)
     found = np.empty(len(x))
     block = max(1, _PAIRS_MAX // len(x1))
@@ -197,7 +200,9 @@ def edge_distance(polygon: Polygon, x: Doubles, y: Doubles, scale_x: Doubles, sc
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """The smallest and the largest x and y at which each geometry may be met; infinite if it may be met anywhere."""
+    """The box in which a position may meet a geometry, as smallest and largest x and y, for each geometry. The box is infinite if
+    any position may meet it.
+    """
 
     x1: Doubles
     y1: Doubles
@@ -207,7 +212,9 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Geometries:
-    """Rows of geometries whose cells are not computed yet, with the change of each: `opcode` is INSERT or SAFE_DELETE."""
+    """Changes of geometries, whose cells are not computed yet. `opcode` is INSERT or SAFE_DELETE; `lanes` has WIDTH columns or
+    more.
+    """
 
     rank: Int64s
     opcode: npt.NDArray[np.uint8]
@@ -217,17 +224,19 @@ class Geometries:
 
 
 def geometry_index(coded: tuple[int, ...], others: int = 0) -> MultiIndex:
-    """Returns an empty index. `coded`: columns that hold codes of the string table; `others`: the number of further columns."""
+    """Returns an empty index of geometries by cell. `coded`: columns with codes of strings; `others`: the number of columns after
+    the first WIDTH.
+    """
     return MultiIndex(Shape(WIDTH + others, (KEY, LEVEL, CELL_X, CELL_Y), coded, (LEVEL, CELL_X, CELL_Y)))
 
 
 def level_counts() -> Counters:
-    """Returns counters for the geometries of each level, and for all that ever arrived."""
+    """Returns counters for the geometries of each level, and, at LEVELS, for all that ever arrived."""
     return Counters(LEVELS + 1)
 
 
 def change_geometries(index: MultiIndex, counts: Int64s, given: Geometries, timeline: Timeline) -> None:
-    """Inserts and deletes geometries, in order. A deleted one has the values with which it was inserted."""
+    """Inserts and deletes geometries in order, in `index` and in `counts`. A delete must have the values that were inserted."""
     extents = given.extents
     size = np.maximum(extents.x2 - extents.x1, extents.y2 - extents.y1)
     power = np.frexp(np.where(np.isfinite(size), size, 0.0))[1]
@@ -254,7 +263,7 @@ def change_geometries(index: MultiIndex, counts: Int64s, given: Geometries, time
 
 
 def find_near_geometries(index: MultiIndex, counts: Int64s, x: Doubles, y: Doubles) -> tuple[Int64s, Int64s]:
-    """Returns (position, slot of `index.rows`) of each geometry in a cell that contains a position."""
+    """Returns candidates: (position, slot of `index.rows`) for each geometry in a cell that contains a position."""
     levels = np.flatnonzero(counts[:LEVELS] > 0)
     if not len(levels) or not len(x):
         return _NO_BEATS, _NO_BEATS

@@ -64,16 +64,20 @@ from hotspare.windows.shared.keyed import bad_events, refusals, relation_of, res
 from hotspare.windows.shared.rowwise import GIVEN, ROWS, needs_index_error, unresolved_input_error
 
 GEOMETRIES, CELLS, LEVELS, COUNTS, PENDING = "geometries", "cells", "levels", "results", "pending"
-"""Parts of the page, in addition to the two indexes of positions."""
+"""Parts of the page, in addition to the indexes of positions and of output rows: rows of geometries, their cells, counts per level,
+counts of results, and work in progress.
+"""
 POSITIONS_MAX = 1024
-"""The most positions that are compared at a time."""
+"""The most rows of one input that are processed in one step."""
 _MARGIN = 1.0 + 1e-9
-"""Factor that enlarges extents a little beyond distances, so that rounding never misses a geometry."""
+"""Factor that makes extents a little larger than distances, so that rounding never misses a geometry."""
 
 
 @dataclass(slots=True)
 class _PendingBatch:
-    """Events of positions and of geometries, their order, the count of processed ones, and outputs not yet emitted."""
+    """A batch in progress: the events of positions and of geometries, their common order, the count of processed ones, and outputs
+    that are not emitted yet.
+    """
 
     chunks: tuple[Chunk, Chunk]
     numbers: Int64s
@@ -84,8 +88,7 @@ class _PendingBatch:
 
 @dataclass(frozen=True, slots=True)
 class GeometryHits:
-    """Geometries that positions meet, in the order of output: the number of the position, the slot of the geometry, the
-    distance."""
+    """Geometries that positions meet, in the order of output: number of the position, slot of the geometry, and distance."""
 
     position: Int64s
     slot: Int64s
@@ -151,7 +154,7 @@ class GeofenceOperator(Operator):
     def _start_batch(
         self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable
     ) -> tuple[_PendingBatch, BadEvents]:
-        """Returns the resolved events of both inputs."""
+        """Resolves the events of both inputs. Returns them as a batch with their common order, and the bad events."""
         position, geometry = (inputs[number] for number in self._at)
         bad = NO_BAD_EVENTS
         if self._resolves and len(position):
@@ -166,12 +169,12 @@ class GeofenceOperator(Operator):
         return _PendingBatch((position, geometry), numbers, rows, 0, Chunk.empty(len(self.schema))), bad
 
     def _next(self, page: Page, work: _PendingBatch, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """Processes the next events of one input; returns the rows for positions, and the bad events."""
+        """Processes the next events of one input. Returns the output rows for positions, and the bad events."""
         number = int(work.numbers[work.at])
         others = np.flatnonzero(work.numbers[work.at : work.at + POSITIONS_MAX] != number)
         end = work.at + (int(others[0]) if len(others) else min(POSITIONS_MAX, len(work.rows) - work.at))
         chunk = work.chunks[number]
-        if chunk.opcode[work.rows[end - 1]] == Opcode.UPDATE_BLOCK:  # an update block stays whole
+        if chunk.opcode[work.rows[end - 1]] == Opcode.UPDATE_BLOCK:  # an update block is never split
             end = end + 1 if end == work.at + 1 else end - 1
         begin, work.at = work.at, end
         some = chunk.between(int(work.rows[begin]), int(work.rows[end - 1]) + 1)
@@ -180,7 +183,7 @@ class GeofenceOperator(Operator):
         return self._compare_positions(page, some, timeline, strings)
 
     def _change_cells(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> BadEvents:
-        """Inserts, updates or deletes geometries in the cells."""
+        """Changes the cells by events of geometries. Returns bad events for rows that are not geometries."""
         counts = cast(Counters, page.parts[LEVELS]).values
         given, unfit = self._fence.geometries(chunk, counts, strings)
         g.change_geometries(cast(MultiIndex, page.parts[CELLS]), counts, given, timeline)
@@ -188,7 +191,9 @@ class GeofenceOperator(Operator):
         return bad_events(Refusals.from_causes(unfit, np.zeros(len(unfit), np.int64), why), chunk, self._geometry.schema, strings)
 
     def _compare_positions(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """Returns the rows for positions, and the bad events."""
+        """Compares inserted and updated positions with the geometries. Returns the output rows, deletes included, and the bad
+        events.
+        """
         is_old = np.concatenate(([False], chunk.opcode[:-1] == Opcode.UPDATE_BLOCK))
         gone = np.isin(chunk.opcode, (Opcode.DELETE, Opcode.SAFE_DELETE))
         came = np.flatnonzero(~gone & ~is_old)
@@ -211,7 +216,7 @@ class GeofenceOperator(Operator):
         return change.chunk, bad + refusals(change, refused, self._position.schema, strings)
 
     def _rows(self, chunk: Chunk, met: GeometryHits, index: MultiIndex, strings: StringTable, opcode: UInt8s) -> Chunk:
-        """Returns a row for each result of each position, one for a position without any."""
+        """Returns one row for each result of a position, or one row without a result; `opcode` has the opcode of each position."""
         some = np.bincount(met.position, minlength=len(chunk))
         position = np.repeat(np.arange(len(chunk)), np.maximum(some, 1))
         begins = np.cumsum(np.maximum(some, 1)) - np.maximum(some, 1)
@@ -234,8 +239,9 @@ class GeofenceOperator(Operator):
     def _index_changes(
         self, page: Page, events: Chunk, rows: Chunk, results: Int64s, timeline: Timeline, strings: StringTable
     ) -> tuple[Chunk, Int64s, BadEvents]:
-        """Returns the changes for the index of results, and the event of each. `rows`: of the events that are not deletes,
-        `results` of each."""
+        """Returns the changes for the index of output rows, the event of each, and bad events. `rows`: the output rows of the
+        events that are not deletes; `results`: the number of these rows per event.
+        """
         is_delete = events.opcode == Opcode.SAFE_DELETE
         news = np.zeros(len(events), np.int64)
         news[~is_delete] = results
@@ -261,7 +267,9 @@ class GeofenceOperator(Operator):
     def _result_counts(
         self, page: Page, events: Chunk, news: Int64s, timeline: Timeline, strings: StringTable
     ) -> tuple[Int64s, Int64s, BadEvents]:
-        """Returns the count of results of each event now, and before; both are 0 if it is refused."""
+        """Stores the count of results, `news`, of each event. Returns the count of each event now and before, and bad events; both
+        counts of a refused event are 0.
+        """
         keys = list(self._position.schema.key_indexes)
         lanes = np.column_stack([events.lanes[:, keys], news])
         valid = np.column_stack([events.valid[:, keys], np.ones(len(events), np.bool_)])
@@ -275,13 +283,13 @@ class GeofenceOperator(Operator):
 
 
 def _whole_blocks(chunk: Chunk, room: int) -> int:
-    """Returns the number of rows to emit now: at most `room`, but at least 2, and both rows of an update block."""
+    """Returns the number of rows to emit now: at most `room`, or 2 if that is less. An update block is never split."""
     end = min(len(chunk), max(room, 2))
     return end - 1 if 0 < end < len(chunk) and chunk.opcode[end - 1] == Opcode.UPDATE_BLOCK else end
 
 
 class Comparison:
-    """Compares positions with geometries, as the project declares."""
+    """Compares positions with geometries by the options of the project."""
 
     def __init__(self, declared: GeofenceWindow, position: Schema, geometry: Schema) -> None:
         shapes, index = declared.shapes, geometry.index
@@ -299,7 +307,7 @@ class Comparison:
         self._xy = [position.index[name] for name in (declared.positions.x, declared.positions.y)]
 
     def geometries(self, chunk: Chunk, counts: Int64s, strings: StringTable) -> tuple[g.Geometries, Int64s]:
-        """Returns the inserted and deleted geometries, an update as both, and the numbers of new rows that are not geometries."""
+        """Returns the changes of geometries, an update as delete and insert, and the indexes of new rows that are invalid."""
         is_gone = chunk.opcode == Opcode.DELETE
         shape = (len(chunk), g.WIDTH + self.others)
         lanes, valid = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
@@ -325,7 +333,7 @@ class Comparison:
         return g.Geometries(chunk.rank[order], opcode, lanes[order], valid[order], some), np.flatnonzero(~fits & ~is_gone)
 
     def _place_circles(self, doubles: Doubles, lanes: Int64s, valid: Bools, strings: StringTable) -> None:
-        """Reads data of a single point as the centre of a circle."""
+        """Makes rows whose data are a single point circles with that point as centre."""
         for code, text in self._data(lanes[valid[:, g.DATA], g.DATA], strings):
             centre = centre_of(text, self._declared.shapes.separator)
             if centre is not None:
@@ -334,7 +342,7 @@ class Comparison:
                 valid[mine, g.X], valid[mine, g.Y], valid[mine, g.DATA], lanes[mine, g.DATA] = True, True, False, 0
 
     def _extents(self, doubles: Doubles, lanes: Int64s, valid: Bools, strings: StringTable) -> tuple[tuple[Doubles, ...], Bools]:
-        """Returns where each row may be met, and whether it is a geometry at all."""
+        """Returns the box in which each row may be met, as smallest x and y and largest x and y; and which rows are geometries."""
         is_polygon = valid[:, g.DATA]
         x, y, radius = doubles[:, g.X], doubles[:, g.Y], doubles[:, g.RADIUS]
         box = [x.copy(), y.copy(), x.copy(), y.copy()]
@@ -357,7 +365,9 @@ class Comparison:
         return (box[0] - reach, box[1] - reach, box[2] + reach, box[3] + reach), fits
 
     def _on_sphere(self, box: Sequence[Doubles], reach: Doubles) -> tuple[Doubles, ...]:
-        """Returns extents in degrees; infinite ones near a pole or the meridian of 180 degrees."""
+        """Returns the boxes `box`, in degrees, enlarged by `reach` metres. They are infinite near a pole or the meridian of 180
+        degrees.
+        """
         high = reach / METRES_PER_DEGREE * _MARGIN
         farthest = np.maximum(np.abs(box[1]), np.abs(box[3])) + high
         is_near_pole = farthest >= 89.0
@@ -372,13 +382,13 @@ class Comparison:
         return [(code, polygon_of(text, separator)) for code, text in self._data(codes, strings)]
 
     def _data(self, codes: Int64s, strings: StringTable) -> list[tuple[int, str]]:
-        """Returns each code once, with its text."""
+        """Returns each distinct code once, with its text."""
         used = np.unique(codes)
         texts = to_arrow(used, np.ones(len(used), np.bool_), FieldType.STRING, strings).to_pylist()
         return list(zip(used.tolist(), texts, strict=True))
 
     def find_hits(self, index: MultiIndex, counts: Int64s, chunk: Chunk, strings: StringTable) -> GeometryHits:
-        """Returns the geometries that the positions of a chunk meet."""
+        """Returns the geometries that the positions of a chunk meet, in the order of output."""
         x, y, has = self._coordinates(chunk)
         position, slot = g.find_near_geometries(index, counts, x[has], y[has])
         position = np.flatnonzero(has)[position]
@@ -408,7 +418,7 @@ class Comparison:
             return x, y, has & (np.abs(x) <= COORDINATE_MAX) & (np.abs(y) <= COORDINATE_MAX)
 
     def _lookups(self, chunk: Chunk) -> Doubles:
-        """Returns the lookup distance of each position; a negative one or NaN counts as 0."""
+        """Returns the lookup distance of each position: that of its field, or the default if null. A negative one or NaN is 0."""
         if self._lookup_at < 0:
             return np.full(len(chunk), self._lookup)
         said = np.ascontiguousarray(chunk.lanes.view(np.float64)[:, self._lookup_at])
@@ -434,7 +444,7 @@ class Comparison:
         return hits, self._distance(x, y, np.full(len(x), centroid[0]), np.full(len(x), centroid[1]))
 
     def output_columns(self, index: MultiIndex, met: GeometryHits, strings: StringTable) -> list[tuple[Int64s, Bools]]:
-        """Returns lanes and validity of the requested fields, in their order."""
+        """Returns lanes and validity of the requested result fields, one entry per hit, in the order of the schema."""
         told, lanes, valid = self._declared.result_fields, index.rows.lanes[met.slot], index.rows.valid[met.slot]
         kinds, _ = strings.intern(_KINDS)
         every = np.ones(len(met.slot), np.bool_)

@@ -55,12 +55,12 @@ class JoinKind(Enum):
 
     @property
     def emits_unmatched(self) -> tuple[bool, bool]:
-        """Whether left and right rows that meet no row are emitted."""
+        """Whether rows of the left, and of the right side, that meet no row are emitted."""
         return self in (JoinKind.LEFT_OUTER, JoinKind.FULL_OUTER), self in (JoinKind.RIGHT_OUTER, JoinKind.FULL_OUTER)
 
 
 class Regeneration(Enum):
-    """Whether joined rows follow later changes of the other side."""
+    """Whether joined rows are updated when rows of the other side change later."""
 
     ALWAYS = "always"
     NEVER = "never"
@@ -68,7 +68,7 @@ class Regeneration(Enum):
 
 
 class Streaming(Enum):
-    """The side that is not kept: its rows are joined once, as with `Regeneration.NEVER`."""
+    """The side whose rows are not kept, if one: its rows are joined once, as with `Regeneration.NEVER`."""
 
     NEITHER = "neither"
     LEFT = "left"
@@ -76,7 +76,7 @@ class Streaming(Enum):
 
 
 class Identity(Enum):
-    """The key of a joined row."""
+    """The kind of key that a joined row has."""
 
     LEFT = "left key"
     RIGHT = "right key"
@@ -91,7 +91,9 @@ STREAMINGS = {each.value: each for each in Streaming}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinWindow(Window):
-    """A join window as declared. `conditions`: pairs of fields, left and right, that are equal in rows that meet."""
+    """A join window as declared. `conditions`: pairs of a left and a right field; rows meet if the two fields of each pair are
+    equal.
+    """
 
     kind: JoinKind
     conditions: tuple[tuple[str, str], ...]
@@ -110,12 +112,12 @@ class JoinWindow(Window):
 
 
 def sides(roles: Sequence[str]) -> tuple[int, int]:
-    """Returns the numbers of the left and the right input: by role, or in the order of the edges."""
+    """Returns the numbers of the left and of the right input, by role; without roles, in the order of the edges."""
     return (1, 0) if roles[0] == "right" or roles[1] == "left" else (0, 1)
 
 
 def identity(window: JoinWindow, left: Schema, right: Schema) -> Identity | None:
-    """Returns the kind of key of joined rows; None if they have none."""
+    """Returns the kind of key of the joined rows; None if they can have none, which `check` reports."""
     is_dimension = _dimensions(window, left, right)
     if window.kind is JoinKind.FULL_OUTER:
         paired = {(left.index[a], right.index[b]) for a, b in window.conditions}
@@ -133,7 +135,7 @@ def identity(window: JoinWindow, left: Schema, right: Schema) -> Identity | None
 
 
 def _dimensions(window: JoinWindow, left: Schema, right: Schema) -> tuple[bool, bool]:
-    """Returns for the left and for the right side whether the conditions name its whole key."""
+    """Returns for the left side, and for the right side, whether the conditions name all of its key fields."""
     names = (
         {f.name for f in schema.fields if f.is_key} <= {pair[side] for pair in window.conditions}
         for side, schema in ((LEFT, left), (RIGHT, right))
@@ -143,14 +145,15 @@ def _dimensions(window: JoinWindow, left: Schema, right: Schema) -> tuple[bool, 
 
 
 def visible(left: Schema, right: Schema) -> Schema:
-    """Returns the schema that expressions read: all fields of both sides, with their prefixes."""
+    """Returns the schema that expressions read: all fields of both sides, with the prefixes of their sides."""
     pairs = ((PREFIXES[LEFT], left), (PREFIXES[RIGHT], right))
     return Schema(tuple(Field(f"{prefix}{f.name}", f.type) for prefix, schema in pairs for f in schema.fields))
 
 
 def key_sources(window: JoinWindow, left: Schema, right: Schema) -> dict[str, str]:
-    """Returns the key fields of a valid window, each with the prefixed name of its source field; for a shared key that of the left
-    side. A right name that is already used keeps its prefix, repeatedly if needed, as after a join of the same stream."""
+    """Returns the key fields of a valid window, each with the prefixed name of its source field. For a shared key the source is the
+    left one. A right name that is already used is prefixed, repeatedly if needed, as after a join of the same stream.
+    """
     found = identity(window, left, right)
     names = {f.name: f"l_{f.name}" for f in left.fields if f.is_key and found is not Identity.RIGHT}
     if found in (Identity.RIGHT, Identity.BOTH):
@@ -164,7 +167,7 @@ def key_sources(window: JoinWindow, left: Schema, right: Schema) -> dict[str, st
 
 
 def outputs_of(window: JoinWindow, left: Schema, right: Schema) -> tuple[Output, ...]:
-    """Returns the non-key fields, selected ones each by itself."""
+    """Returns the non-key fields, in order; each selection is replaced by the fields that it selects, without those of the key."""
     of_key = set(key_sources(window, left, right).values())
     found: list[Output] = []
     for each in window.outputs:
@@ -375,8 +378,9 @@ edges:
         return None if left is None or right is None else visible(left, right)
 
     def carried_fields(self, window: JoinWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns the partition fields of a side whose rows are all emitted. The conditions must ensure that rows that meet are in
-        one partition."""
+        """Returns the output fields that copy a partition field of a side whose rows are all emitted. Refuses a window if no
+        condition ensures that rows that meet are in one partition.
+        """
         at = sides([each.role for each in given])
         held = [keys[at[LEFT]], keys[at[RIGHT]]]
         if not any(left in held[LEFT] and right in held[RIGHT] for left, right in window.conditions):
@@ -393,7 +397,7 @@ edges:
 
 
 def _keyless(window: JoinWindow, left: Schema, right: Schema) -> tuple[str, str]:
-    """Returns why rows of such a join have no key, and a hint."""
+    """Returns the reason why joined rows of this window have no key, and a hint."""
     if window.kind is JoinKind.FULL_OUTER:
         if window.joins_once:
             return "a full outer join cannot join once", "leave regenerates and streaming out, or use another kind of join"
@@ -425,7 +429,7 @@ def _schemas(given: Sequence[WindowInput]) -> tuple[Schema | None, Schema | None
 
 
 def _conditions_hold(window: JoinWindow, left: Schema, right: Schema) -> bool:
-    """Whether the conditions are valid, so that a key follows from them."""
+    """Whether the window has conditions, which name known fields, and none of them twice; only then a key follows from them."""
     known = all(a in left.index and b in right.index for a, b in window.conditions)
     once = not any(repeated(pair[side] for pair in window.conditions) for side in (LEFT, RIGHT))
     return known and once and bool(window.conditions)

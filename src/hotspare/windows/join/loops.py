@@ -1,7 +1,7 @@
 """Loops of a join: which rows meet, event by event (see `windows.join.operator`).
 
-An output names rows, not values: their places among the rows of their side. One event may cause more outputs than there is room
-for; `counts` has the place at which to continue.
+An output has no values, but the places of its rows among the rows of their sides. One event may cause more outputs than there is
+room for; `counts` has the place at which to continue.
 """
 
 from __future__ import annotations
@@ -18,28 +18,39 @@ from hotspare.table.loops.multi_index import AFTER, Lists, first_in_order, first
 from hotspare.table.loops.relation import DELETE, INSERT, SAFE_DELETE, UPDATE_BLOCK, UPSERT, whole_flags
 
 RANK, OPCODE, FLAGS, SIDE, OWN, OTHER, EVENT = 0, 1, 2, 3, 4, 5, 6
-"""Columns of outputs: SIDE 0 is left. OWN, OTHER: the places of the rows of that side and of the other one, NONE without a row.
-EVENT: number of the event of that side that caused it."""
+"""Columns of outputs. SIDE: the side whose event caused the output, 0 is left. OWN and OTHER: places of the rows of that side and
+of the other one, or NONE. EVENT: the number of the event.
+"""
 OUTPUT_WIDTH = 7
 
 MADE, ROOM, AT, WALK, CURSOR = 0, 1, 2, 3, 4
-"""Entries of `counts`: outputs made, and their limit; events processed; the current walk, and its position."""
+"""Entries of `counts`: outputs made, and their limit; events processed; the kind of the present walk, and the next slot on it."""
 COUNTS_WIDTH = 5
 
 KEEPS_OWN, KEEPS_OTHER, IS_KEY, STORES, ONCE, SILENT = 0, 1, 2, 3, 4, 5
-"""Rules of each side: whether its rows are emitted alone, and those of the other one; whether its key identifies joined rows;
-whether it is stored; whether it is joined once, for an index of outputs; whether its events cause no outputs."""
+"""Rules of a side, 1 or 0:
+
+KEEPS_OWN    its rows are emitted alone if they meet no row
+KEEPS_OTHER  rows of the other side are emitted alone if they meet no row
+IS_KEY       its key identifies joined rows
+STORES       its rows are stored
+ONCE         its rows are joined once, and outputs are meant for an index of joined rows
+SILENT       its events cause no outputs
+"""
 RULES_WIDTH = 6
 
 NO_WALK, OLD, BOTH, NEW = (np.int64(walk) for walk in (0, 1, 2, 3))
-"""Walks over the rows of the other side that an event meets: with its old values, with old and new ones, with the new ones."""
+"""Walks over the rows of the other side that meet an event: those that meet its old values, its old and new values alike, its new
+values.
+"""
 LEFT, RIGHT = np.int64(0), np.int64(1)
 DONE, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2))
 
 
 class SideEvents(NamedTuple):
-    """Resolved events of one side; the two of an update block are neighbours. `row`: the places of their rows in `lanes` and
-    `valid`, which are those of the pages if the side is stored. `conditions`: columns of the fields that are compared."""
+    """Resolved events of one side; the old row of an update block follows the new one. `row`: the places of their rows in `lanes`
+    and `valid`, which are those of the pages if the side is stored. `conditions`: the columns of the fields in the conditions.
+    """
 
     rank: Int64s
     opcode: UInt8s
@@ -74,7 +85,9 @@ def emit_change(out: JoinOutputs, events: SideEvents, i: Whole, opcode: Whole, s
 def emit_matched(
     out: JoinOutputs, events: SideEvents, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole, other: Whole, kept: Whole
 ) -> None:
-    """Emits the change of an event and a row that it meets. `kept` 1: that row is emitted alone while it meets none."""
+    """Emits the change that an event makes to its joined row with `other`. `kept` 1: rows of the other side are emitted alone while
+    they meet none.
+    """
     if walk == BOTH:
         emit_change(out, events, i, UPDATE_BLOCK, side, new, other)
         emit_change(out, events, i, DELETE, side, old, other)
@@ -91,7 +104,7 @@ def emit_matched(
 
 @kernel
 def emit_unmatched(out: JoinOutputs, events: SideEvents, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole) -> None:
-    """Emits an event that meets no row, if rows of its side are emitted alone."""
+    """Emits the change of a row that meets no row of the other side. Call it only if the join emits such rows."""
     if walk == BOTH:
         emit_change(out, events, i, UPDATE_BLOCK, side, new, NONE)
         emit_change(out, events, i, DELETE, side, old, NONE)
@@ -117,7 +130,7 @@ def old_of(events: SideEvents, i: Whole) -> Whole:
 
 @kernel
 def match_one(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, i: Whole, side: Whole) -> None:
-    """Processes an event of the side whose key identifies joined rows: each of its rows is in at most one of them."""
+    """Processes an event of the side whose key identifies joined rows: each row of that side is in at most one joined row."""
     opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     new_other: Whole = NONE
     old_other: Whole = NONE
@@ -141,7 +154,9 @@ def match_one(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, 
 
 @kernel
 def match_all(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, i: Whole, side: Whole) -> bool:
-    """Processes an event that may meet any number of rows. Returns False if the room for outputs does not suffice."""
+    """Processes an event that may meet any number of rows. Returns False if the room for outputs is used up: WALK and CURSOR then
+    have the place to continue.
+    """
     opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     walk = np.int64(out.counts[WALK])
     cursor: Whole = np.int64(out.counts[CURSOR])
@@ -172,7 +187,9 @@ def match_all(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, 
 
 @kernel
 def match_event(own: Lists, other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, i: Whole, side: Whole) -> Whole:
-    """Processes an event. Returns DONE, or the reason to stop."""
+    """Stores and joins an event. Returns DONE; NEEDS_ROOM if an index has no room, with nothing done; or IS_FULL if outputs have
+    none.
+    """
     if rule[STORES] == 1 and out.counts[WALK] == NO_WALK and not follow(own, events.opcode, events.row, i):
         return NEEDS_ROOM
     if rule[SILENT] == 1:
@@ -187,10 +204,10 @@ def match_event(own: Lists, other: Lists, out: JoinOutputs, rule: Int64s, events
 def run_join(
     left: Lists, right: Lists, out: JoinOutputs, rules: Int64s, lefts: SideEvents, rights: SideEvents, side: Int64s, row: Int64s
 ) -> Whole:
-    """Processes events in order: number `row[k]` of the left or right ones, by `side[k]`.
+    """Processes events in order: event k is number `row[k]` of side `side[k]`.
 
-    Returns DONE if all events are processed or the room for outputs is used up; NEEDS_ROOM if an index has no room for the next
-    event.
+    Returns DONE if all events are processed or the room for outputs is used up. Returns NEEDS_ROOM if an index has no room for the
+    next event: the caller makes room and calls again.
     """
     at = out.counts[AT]
     state: Whole = DONE
@@ -213,8 +230,9 @@ def run_join(
 def gather_matched(
     made: Int64s, lefts: SideEvents, rights: SideEvents, columns: Int64s, otherwise: Int64s, lanes: Int64s, valid: Bools
 ) -> None:
-    """Writes the fields of outputs. `columns[j]` counts the left fields and then the right ones, below 0 is none. If its side has
-    no row, `otherwise[j]` replaces it unless that is below 0."""
+    """Writes the fields of outputs. `columns[j]` is the column of field j: left columns first, then the right ones; below 0 the
+    field is null. If its side has no row, column `otherwise[j]` is used instead, unless that is below 0.
+    """
     width = lefts.lanes.shape[1]
     for m in range(len(made)):
         left = made[m, OWN] if made[m, SIDE] == LEFT else made[m, OTHER]
@@ -238,8 +256,9 @@ def gather_matched(
 
 @kernel
 def match_inserts(other: Lists, facts: SideEvents, keeps_own: Whole, event: Int64s, met: Int64s) -> Whole:
-    """Joins facts that are inserts and not kept. Writes the number of each emitted fact and the row that it meets, or NONE; returns
-    their count."""
+    """Joins facts that are inserts and are not kept. Writes the number of each emitted fact to `event`, and the slot of the row
+    that it meets, or NONE, to `met`. Returns the count of emitted facts; those without a match are emitted if `keeps_own` is 1.
+    """
     count = np.int64(0)
     for i in range(len(facts.rank)):
         at = np.uint64(count)
@@ -252,7 +271,7 @@ def match_inserts(other: Lists, facts: SideEvents, keeps_own: Whole, event: Int6
 
 @kernel
 def gather_column(rows: Int64s, lanes: Int64s, valid: Bools, column: Whole, out_lanes: Int64s, out_valid: Bools, to: Whole) -> None:
-    """Copies a column of rows to column `to`; null without a row."""
+    """Copies a column of the rows `rows` to column `to` of the output; null if the row is NONE."""
     source, target = np.uint64(column), np.uint64(to)
     for m in range(len(rows)):
         here = rows[m] >= 0
@@ -265,8 +284,9 @@ def gather_column(rows: Int64s, lanes: Int64s, valid: Bools, column: Whole, out_
 def gather_matched_inserts(
     event: Int64s, met: Int64s, facts: SideEvents, others: Lists, columns: Int64s, begin: Whole, lanes: Int64s, valid: Bools
 ) -> None:
-    """Writes fields of facts and of the rows that they meet: `columns` as in `gather_matched`, where the fields of facts begin at
-    `begin`."""
+    """Writes fields of facts and of the rows that they meet. `columns` is as in `gather_matched`; the columns of facts begin at
+    `begin`.
+    """
     width, other_begin = facts.lanes.shape[1], np.int64(0) if begin > 0 else facts.lanes.shape[1]
     for first in range(0, len(event), BLOCK):
         some, them = event[first : first + BLOCK], met[first : first + BLOCK]

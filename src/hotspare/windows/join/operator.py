@@ -9,8 +9,8 @@ other side that it meets, in order of their arrival, and with its flags. If the 
 each of them. If rows of a side are emitted alone, with nulls for the other one, the first rows that they meet update them.
 
 Joined once (no-regenerates, or a side that streams), the facts are not kept. A fact is joined with the dimension at the time of its
-insert or update. The rows emitted for it stay in an index, for a later change or delete. With index pi_EMPTY facts have to be
-inserts.
+insert or update. The rows emitted for a fact are kept in an index, for a later change or delete of the fact. With index pi_EMPTY
+facts have to be inserts.
 
 Fields of conditions that are equal have equal bits, as keys have: -0.0 becomes 0.0, also in outputs, and all NaN are equal.
 
@@ -55,13 +55,14 @@ from hotspare.windows.shared.stateless import Projection
 
 SIDES = ("left", "right")
 ROWS, PENDING = "rows", "pending"
-"""Parts of the page: the rows of each side, with lists; of facts without lists, and only if they need resolving. The rows emitted
-for facts; the work in progress."""
+"""Parts of the page, in addition to the rows of each side (SIDES): the rows emitted for facts that are joined once, and the work in
+progress. Facts are stored only if their events need resolving, and without lists.
+"""
 
 
 @dataclass(slots=True)
 class _PendingBatch:
-    """Resolved events, left and right; their order; and the counts of progress."""
+    """A batch in progress: resolved events of the left and of the right side, their common order, and the counts of progress."""
 
     events: tuple[k.SideEvents, k.SideEvents]
     side: Int64s
@@ -156,7 +157,9 @@ class JoinOperator(Operator):
         return OperatorResult(chunk, _in_order(told), until)
 
     def _match_inserts(self, page: Page, inputs: Sequence[Chunk], strings: StringTable) -> OperatorResult:
-        """Returns the outputs of facts that are inserts, in a batch without events of the other side."""
+        """Returns the outputs of facts that are inserts, in a batch without events of the other side. Such a batch needs no order
+        of events.
+        """
         fact, told = self._fact, list[_InputBadEvents]()
         given = inputs[self._at[fact]].with_plain_doubles(self._doubles[fact])
         facts, others = _given(given, np.array(self._conditions[fact], np.int64)), self._lists_of(page, 1 - fact)
@@ -182,7 +185,9 @@ class JoinOperator(Operator):
     def _start_batch(
         self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable, told: list[_InputBadEvents]
     ) -> _PendingBatch:
-        """Returns the resolved events of both sides: rows are changed, lists are not yet."""
+        """Resolves the events of both sides and stores their rows; the lists of rows that meet are not changed yet. Adds bad events
+        to `told`.
+        """
         events: list[k.SideEvents] = []
         for side, (number, given) in enumerate(zip(self._at, self._sides, strict=True)):
             chunk, part = inputs[number].with_plain_doubles(self._doubles[side]), page.parts.get(SIDES[side])
@@ -203,7 +208,7 @@ class JoinOperator(Operator):
         return _PendingBatch((events[LEFT], events[RIGHT]), side_of[numbers], row, np.zeros(k.COUNTS_WIDTH, np.int64))
 
     def _match_next(self, page: Page, work: _PendingBatch, room: int) -> Int64s:
-        """Processes the next events; returns about `room` outputs."""
+        """Processes the next events. Returns at most `room + 2` outputs, as rows of `join_rows`."""
         indexes = [part for part in (page.parts.get(name) for name in SIDES) if isinstance(part, MultiIndex)]
         made = np.empty((room + 2, k.OUTPUT_WIDTH), np.int64)
         work.counts[[k.MADE, k.ROOM]] = 0, room
@@ -216,13 +221,13 @@ class JoinOperator(Operator):
 
     @staticmethod
     def _prefetch_side(page: Page, side: int, chunk: Chunk, conditions: Int64s) -> None:
-        """Announces that the rows of a side that meet the chunk are needed next."""
+        """Requests the pages with rows of `side` that meet rows of `chunk`, ahead of use."""
         if isinstance(part := page.parts.get(SIDES[side]), MultiIndex):
             part.prefetch_matches(chunk.lanes, conditions)
 
     @staticmethod
     def _load_side(page: Page, side: int, events: k.SideEvents) -> None:
-        """Loads the rows of a side that meet events of the other one, if a restore left them in the store."""
+        """Loads the rows of `side` that meet these events of the other side, if a restore left them in the store."""
         part = page.parts.get(SIDES[side])
         if isinstance(part, MultiIndex) and part.has_unloaded_pages:
             row, columns = events.row[:, np.newaxis], events.conditions
@@ -235,7 +240,7 @@ class JoinOperator(Operator):
     def _laid_out(
         self, made: Int64s, left: k.SideEvents, right: k.SideEvents, strings: StringTable
     ) -> tuple[Chunk, Bools, Refusals]:
-        """Returns joined rows including those that do not pass, which of them pass, and the refused ones."""
+        """Returns joined rows, which of them pass, and the refused ones."""
         met, opcode, flags = (left, right), made[:, k.OPCODE].astype(np.uint8), made[:, k.FLAGS].astype(np.uint8)
         chunk = Chunk(made[:, k.RANK].copy(), opcode, flags, *_room(len(made), len(self.schema)))
         k.gather_matched(made, *met, self._columns, self._otherwise, chunk.lanes, chunk.valid)
@@ -245,8 +250,9 @@ class JoinOperator(Operator):
         return self._computed(chunk, read, read_valid, strings)
 
     def _computed(self, chunk: Chunk, read: Int64s, read_valid: Bools, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
-        """Returns joined rows with the computed fields, which of them pass, and the refused ones. `read`: the fields that
-        expressions read."""
+        """Computes the fields of joined rows in `chunk`. Returns the rows, which of them pass, and the refused ones. `read`,
+        `read_valid`: lanes and validity of the fields that expressions read.
+        """
 
         def columns(begin: int, end: int) -> dict[str, pa.Array]:
             return {
@@ -268,8 +274,9 @@ class JoinOperator(Operator):
         strings: StringTable,
         told: list[_InputBadEvents],
     ) -> Chunk:
-        """Applies changes to the index of joined facts; returns its outputs. A change that fails deletes its row; a delete needs no
-        values."""
+        """Applies joined rows of facts to their index, and returns its outputs. An update whose expressions fail deletes the row in
+        the index. Adds bad events to `told`.
+        """
         opcode = chunk.opcode.copy()
         opcode[~passes & (opcode == Opcode.UPSERT)] = Opcode.SAFE_DELETE
         kept = np.flatnonzero(passes | (opcode == Opcode.SAFE_DELETE))
@@ -290,8 +297,9 @@ class JoinOperator(Operator):
         strings: StringTable,
         told: list[_InputBadEvents],
     ) -> None:
-        """Reports joined rows that fail, the rows `mine` of `refused`, with the events of a side that caused them: `event` has the
-        event's number of each joined row."""
+        """Adds bad events to `told` for joined rows that failed: the entries `mine` of `refused`, with the events of `side` that
+        caused them. `event` has the number of the event of each joined row.
+        """
         at, caused = pa.array(mine), _rows_of(events, event[refused.rows[mine]])
         why = Refusals(np.arange(len(mine)), refused.reason.take(at), refused.message.take(at))
         told.append(_InputBadEvents(bad_events(why, caused, self._sides[side].schema, strings), self._at[side]))
@@ -299,30 +307,30 @@ class JoinOperator(Operator):
 
 @dataclass(frozen=True, slots=True)
 class _InputBadEvents:
-    """Bad events of the input `number`."""
+    """Bad events of input `number`, in the project's order of inputs."""
 
     bad: BadEvents
     number: int
 
 
 def _in_order(told: Sequence[_InputBadEvents]) -> BadEvents:
-    """Returns the bad events by rank, and then by input."""
+    """Returns the bad events ordered by rank, and by input at equal ranks."""
     some = sorted((each for each in told if len(each.bad)), key=lambda each: each.number)
     return sum((each.bad for each in some), NO_BAD_EVENTS).by_rank()
 
 
 def _room(count: int, width: int) -> tuple[Int64s, Bools]:
-    """Allocates lanes and validity of `count` rows."""
+    """Allocates lanes and validity, arrays of shape [count, width]."""
     return np.empty((count, width), np.int64), np.empty((count, width), np.bool_)
 
 
 def _given(chunk: Chunk, conditions: Int64s) -> k.SideEvents:
-    """Returns events that arrive resolved."""
+    """Returns the events of a chunk that needs no resolving; their rows are those of the chunk."""
     return k.SideEvents(chunk.rank, chunk.opcode, chunk.flags, np.arange(len(chunk)), chunk.lanes, chunk.valid, conditions)
 
 
 def _resolved(resolution: Resolution, rows: Relation, conditions: Int64s) -> k.SideEvents:
-    """Returns events as they change the rows of a relation."""
+    """Returns the resolved events of a chunk; their rows are those stored in `rows`."""
     made = resolution.output_records
     rank, slot = made[:, relation_kernels.RANK].copy(), made[:, relation_kernels.SLOT].copy()
     opcode, flags = (made[:, column].astype(np.uint8) for column in (relation_kernels.OPCODE, relation_kernels.FLAGS))
@@ -330,13 +338,13 @@ def _resolved(resolution: Resolution, rows: Relation, conditions: Int64s) -> k.S
 
 
 def _rows_of(events: k.SideEvents, numbers: Int64s) -> Chunk:
-    """Returns these events, with the values of their rows."""
+    """Returns the events with these numbers as a chunk, with the values of their rows."""
     at = events.row[numbers]
     return Chunk(events.rank[numbers], events.opcode[numbers], events.flags[numbers], events.lanes[at], events.valid[at])
 
 
 def _settle(page: Page) -> None:
-    """Ends the step: old versions of rows of both sides are released."""
+    """Ends a batch: releases old versions of rows of both sides."""
     for part in (page.parts.get(name) for name in SIDES):
         if isinstance(part, MultiIndex):
             part.settle()
@@ -355,7 +363,7 @@ def _rules(declared: JoinWindow, found: Identity, fact: int) -> Int64s:
 
 
 def _projection(window: ResolvedWindow, declared: JoinWindow, left: Schema, right: Schema) -> Projection:
-    """Returns the fields of the window, computed from those of both sides. Raises ProjectError with all mistakes."""
+    """Returns the assignments of the window's fields, computed from fields of both sides. Raises ProjectError with all mistakes."""
     given = visible(left, right)
     outputs = outputs_of(declared, left, right)
     sources = key_sources(declared, left, right) | {o.name: o.source for o in outputs if o.expression is None}

@@ -14,7 +14,7 @@ from hotspare.model.types import FieldType
 
 LEFT, RIGHT = 0, 1
 PREFIXES = ("l_", "r_")
-"""Prefixes of field names in expressions: of the left and of the right side."""
+"""Prefixes of field names in expressions, for fields of the left and of the right side."""
 SELECTS = {"left-select": LEFT, "right-select": RIGHT}
 EVERY = "*"
 EXCEPT = "except"
@@ -22,7 +22,7 @@ EXCEPT = "except"
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A non-key field: that of a side, with the prefixed name `source`; or `expression` of type `type`."""
+    """A non-key field of a join: either the field of a side with the prefixed name `source`, or `expression`, of type `type`."""
 
     name: str
     source: str = ""
@@ -32,8 +32,9 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class SideFields:
-    """Fields of a side, under their own names: `names`, or all but `excluded` if `names` is empty. Fields of the joined row's key
-    are included without being selected."""
+    """A selection of fields of a side, under their own names: `names`; if that is empty, all but `excluded`. Fields of the joined
+    row's key are always included.
+    """
 
     side: int
     names: tuple[str, ...] = ()
@@ -41,12 +42,11 @@ class SideFields:
 
 
 WHOLE_SIDES = {f"{prefix}{EVERY}": side for side, prefix in enumerate(PREFIXES)}
-"""Names that select the fields of a side in the outputs of YAML."""
+"""Names in the outputs of YAML that select fields of a whole side, with the side: 0 is left."""
 
 
 def selection(side: int, text: str) -> SideFields:
-    """Returns the fields of input `side` (0 is left) that a text selects: `a b`, `*`, or `* except a b`. Unknown fields are not
-    refused here."""
+    """Parses a selection of fields of input `side` (0 is left): `a b`, `*`, or `* except a b`. Unknown fields are not refused."""
     names, _, excluded = text.partition(EXCEPT) if text.startswith(EVERY) else (text, "", "")
     return SideFields(side, () if names.strip() == EVERY else tuple(names.split()), tuple(excluded.split()))
 
@@ -68,7 +68,7 @@ def output_xml(output: Output | SideFields) -> XmlElement:
 
 
 def _xml_selection(values: EspValues, child: Any) -> SideFields:
-    """Parses names between commas; no name, or a star, selects all."""
+    """Parses a selection in XML: names between commas, without the excluded ones. No name, or a star, selects all others."""
     names, excluded = (
         tuple(name.strip() for name in text.split(",") if name.strip())
         for text in (values.tree.text(child), values.attribute(child, "exclude"))

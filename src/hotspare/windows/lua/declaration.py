@@ -12,7 +12,7 @@ from hotspare.model.window_type import Inputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LuaWindow(CodeWindow):
-    """A window of user code in Lua 5.4."""
+    """A Lua window as declared: its code is Lua 5.4."""
 
 
 class LuaType(CodeType[LuaWindow]):

@@ -6,4 +6,4 @@ from hotspare.windows.shared.code_operator import CodeWindowOperator
 
 
 class LuaOperator(CodeWindowOperator):
-    """The operator of a window whose code is Lua; `CodeWindowOperator` does everything."""
+    """The operator of a window whose code is Lua; `CodeWindowOperator` has all of the behaviour."""

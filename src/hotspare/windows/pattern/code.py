@@ -1,11 +1,11 @@
 """User code in a pattern (SPEC A30): functions that decide which events are of interest, and a function that makes the output.
 
     event, match ──► function(event, context) ──► true or false, and values that the match keeps
-    match        ──► output(context)          ──► an event
+    match        ──► output(context)          ──► an event, or nothing
 
 `context.data` has the values that a match keeps, `context.events` its events by their names: the newest, or a list of all if the
-logic counts them. The state of a match is one text in its row, so it is in snapshots, and not in shared ones. Functions see the
-state from before the event, independent of other functions.
+logic counts them. The state of a match is one text in its row, so it is in snapshots, and no two matches share it. Functions see
+the state from before the event, independent of other functions.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _DATA, _EVENTS = "data", "events"
 
 
 MATCHES, CALLS = "matches", "calls"
-"""Parts of the page: open matches; the count of calls."""
+"""Parts of the page: the open matches, and the count of calls."""
 _NONE = np.full(1, k.NONE, np.int64)
 
 
 class PatternCalls:
-    """Calls the code of those patterns of a window that have code."""
+    """Calls the user code of a window's patterns. `p in calls` is true if pattern number `p` has code."""
 
     def __init__(
         self, window: ResolvedWindow, patterns: Sequence[WindowPattern], plan: PatternPlan, inputs: Sequence[Schema]
@@ -90,14 +90,18 @@ class PatternCalls:
         return p in self._codes
 
     def new_code_parts(self) -> dict[str, Part]:
-        """Returns fresh parts for the page."""
+        """Returns fresh parts for the page: the code's variables for each pattern with code, and the count of calls; empty without
+        code.
+        """
         parts: dict[str, Part] = {_part(p): CodeState(each.program) for p, each in self._codes.items()}
         return parts | {CALLS: Counters(1)} if parts else {}
 
     def evaluate_matches(
         self, page: Page, slots: Int64s, taking: OrderedEvents, work: k.MatchWork, timeline: Timeline, strings: StringTable
     ) -> BadEvents:
-        """Calls the functions for the current event: with each match in `slots`, and with a new match. Returns the bad events."""
+        """Calls the functions for the current event, with each match in `slots` and with a new match. Writes to `work` and `taking`
+        which events of interest are true, and the new states of matches. Returns the bad events.
+        """
         matches = cast(MultiIndex, page.parts[MATCHES])
         rows, program = matches.rows.pages.rows, self._plan.program
         e, p = int(work.counts[k.EVENT]), int(work.counts[k.AT])
@@ -124,8 +128,9 @@ class PatternCalls:
     def make_output(
         self, page: Page, out: k.MatchOutputs, work: k.MatchWork, timeline: Timeline, strings: StringTable
     ) -> BadEvents:
-        """Completes the newest row of `out`, that of the match in `work`, with the values that the pattern's output function
-        returns. Removes the row if the function returns nothing or fails. Returns the bad events."""
+        """Completes the newest row of `out`, the output of the match in `work`, with the values that the pattern's output function
+        returns. Removes the row if the function returns nothing or fails. Returns the bad events.
+        """
         p, at, rank = int(work.counts[k.COMPLETE]) - 1, int(work.counts[k.MADE]) - 1, int(work.counts[k.RANK])
         work.counts[k.COMPLETE] = 0
         place = int(self._plan.program.patterns[p, k.OF_CODE])
@@ -152,7 +157,7 @@ class PatternCalls:
         return event_dicts(schema, to_arrow_columns(chunk.lanes, chunk.valid, schema, strings), 1)[0]
 
     def _match_states(self, matches: MultiIndex, p: int, slots: Int64s, strings: StringTable) -> Iterator[bytes | None]:
-        """Yields the state of each match, piece by piece; None for the last one, which has not begun."""
+        """Yields the state of each match in `slots`, read piece by piece, or None if it has none; last None for the new match."""
         rows, place = matches.rows.pages.rows, int(self._plan.program.patterns[p, k.OF_CODE])
         lanes, valid = rows.lanes[slots[:-1], place], rows.valid[slots[:-1], place]
         for begin, end in text_pieces(lanes.reshape(-1, 1), [0], strings):
@@ -180,7 +185,9 @@ def _refused(failure: CodeFailure, chunk: Chunk, row: int, schema: Schema, strin
 
 @dataclass(slots=True)
 class MatchAnswers:
-    """The events of interest that are true for each match, as bits, and its new state; and the first failure."""
+    """Answers of the functions for an event: for each match the events of interest that are true, as bits, and the new state.
+    `failed`: the first failure, or None.
+    """
 
     truth: list[int] = field(default_factory=list)
     match_states: list[bytes] = field(default_factory=list)
@@ -188,10 +195,12 @@ class MatchAnswers:
 
 
 class PatternCode:
-    """The code of one pattern. `names`: its events of interest, by bit."""
+    """The code of one pattern."""
 
     def __init__(self, label: str, pattern: WindowPattern, names: Sequence[str], modules: Sequence[Module], schema: Schema) -> None:
-        """Raises ProjectError if the code cannot be loaded, or lacks a function."""
+        """Compiles the code. `names`: the events of interest, by bit; `schema`: the window's schema. Raises ProjectError if the
+        code cannot be loaded, or lacks a function.
+        """
         assert pattern.script is not None
         script = self._script = pattern.script
         functions = {event.name: event.function for event in pattern.events}
@@ -216,8 +225,10 @@ class PatternCode:
         bits: Sequence[int],
         moments: Iterator[TimeAndSeed],
     ) -> MatchAnswers:
-        """Calls the functions for an event and each match. `kept`: the state of each match; `bits`: the events of interest that it
-        may be; `moments`: one for each call."""
+        """Calls the functions for an event and each match. `kept`: the state of each match, None for a new one; `bits`: the events
+        of interest that the event may be for the match; `moments`: time and seed of each call. A function that fails counts as
+        false.
+        """
         found = MatchAnswers()
         for before, may_be in zip(kept, bits, strict=True):
             is_true, after = 0, before or b""
@@ -233,7 +244,9 @@ class PatternCode:
         return found
 
     def call_output_function(self, instance: Instance, kept: bytes, moment: TimeAndSeed) -> OutputEvents | None:
-        """Returns the output of a match, without its key; None for none. Raises CodeFailure."""
+        """Returns the output of a match with the state `kept`, without its key; None if the function returns nothing. Raises
+        CodeFailure.
+        """
         try:
             return self._build_output(instance.call(self._script.function, (self._context(instance, kept),), moment))
         except CodeFailure as failure:
@@ -254,7 +267,7 @@ class PatternCode:
     def _call_event_function(
         self, instance: Instance, bit: int, event: Mapping[str, Value], before: bytes | None, moment: TimeAndSeed
     ) -> dict[Any, Value] | None:
-        """Returns the values that the match keeps of the event; None if the function returns false."""
+        """Returns the values that the function of `bit` lets the match keep; None if it returns false. Raises CodeFailure."""
         arguments = (instance.as_event_argument(event), self._context(instance, before))
         said, values = instance.call_for_two(self._functions[bit], arguments, moment)
         if not expect_boolean(said):
@@ -274,7 +287,9 @@ class PatternCode:
         return {_DATA: found[_DATA], _EVENTS: events}
 
     def _with(self, kept: bytes, bit: int, event: Mapping[str, Value], values: dict[Any, Value]) -> bytes:
-        """Returns the state of a match with one more event. Raises CodeFailure if it is too large, or cannot be stored."""
+        """Returns the state `kept` of a match, with `event` and `values` added. Raises CodeFailure if it is too large, or cannot be
+        stored.
+        """
         found = decode(kept) if kept else {_DATA: {}, _EVENTS: {}}
         name, seen = self._names[bit], dict(event)
         if name in self._listed:
@@ -292,7 +307,7 @@ class PatternCode:
 
 
 def _named(failure: CodeFailure, function: str) -> CodeFailure:
-    """Adds the name of the failing function."""
+    """Returns the failure with the name of the failing function before its text."""
     return CodeFailure(f"{function}: {failure.text}", reason=failure.reason, line=failure.line)
 
 
@@ -305,7 +320,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def _counted(logic: Logic) -> Iterator[str]:
-    """Yields events of interest of which the logic counts more than one."""
+    """Yields the names of events of interest that the logic counts, with a count above 1."""
     if isinstance(logic, Event):
         return
     for operand in logic.operands:

@@ -1,8 +1,8 @@
 """Events of all inputs of a pattern window as the columns that its kernel reads, in one order.
 
-Everything that depends on an event alone is evaluated here, for the whole batch at once: conditions, values of variables, sides of
-comparisons, outputs. Only inserts are accepted (SPEC A15), and with event time only events that have a time. An event on which an
-expression fails by itself is refused, and takes part in no pattern of the window.
+Everything that depends on an event alone is evaluated here, for all events of a batch at once: conditions, values of variables,
+sides of comparisons, outputs. Only inserts are accepted (SPEC A15), and with event time only events that have a time. An event for
+which such an expression fails is a bad event, and is applied to no pattern of the window.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _CAUSES = [(str(each), each.sentence) for each in (BadReason.NOT_INSERT, BadReas
 
 @dataclass(slots=True)
 class OrderedEvents:
-    """Events in order. `chunks`: the accepted events of each input; `number`, `row`: the chunk and row of each event."""
+    """The accepted events of a batch, in order. `events`: their columns for the kernel. `chunks`: the accepted events of each
+    input; `number` and `row`: the chunk and the row of each event.
+    """
 
     events: k.PatternEvents
     chunks: list[Chunk]
@@ -48,7 +50,7 @@ class OrderedEvents:
 
 @dataclass(slots=True)
 class _Part:
-    """The events of one input."""
+    """The accepted events of one input, with the columns computed from them."""
 
     chunk: Chunk
     time: Int64s
@@ -59,26 +61,27 @@ class _Part:
 
 
 def to_ordered_lanes(doubles: Int64s) -> Int64s:
-    """Returns lanes of doubles as whole numbers in the order of the doubles: equal ones are equal, all NaN are one and the
-    greatest."""
+    """Returns lanes of doubles as whole numbers that order as the doubles do. -0.0 equals 0.0; NaN is the greatest."""
     values = doubles.view(np.float64) + 0.0
     values[np.isnan(values)] = np.nan
     return flip_ordered_lanes(values.view(np.int64))
 
 
 def flip_ordered_lanes(lanes: Int64s) -> Int64s:
-    """Converts lanes to that order, or back."""
+    """Converts lanes of canonical doubles to whole numbers in that order, or such numbers back to lanes."""
     return lanes ^ ((lanes >> 63) & _HIGHEST)
 
 
 class EventColumns:
-    """Evaluates the columns. `times`: place and type of the time field of each input; empty for system time."""
+    """Evaluates the columns of events that the kernel reads. `times`: place and type of the time field by input; empty for system
+    time.
+    """
 
     def __init__(self, plan: PatternPlan, schemas: Sequence[Schema], times: Mapping[int, tuple[int, FieldType]]) -> None:
         self._plan, self._schemas, self._times = plan, schemas, times
 
     def evaluate_batch(self, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> tuple[OrderedEvents, BadEvents]:
-        """Returns the events of a batch, without heartbeats, and those that are refused, by rank."""
+        """Returns the accepted events of a batch, without heartbeats, and bad events for the refused ones, by rank."""
         parts: list[_Part] = []
         bad = NO_BAD_EVENTS
         for number, chunk in enumerate(inputs):
@@ -124,7 +127,7 @@ class EventColumns:
         return event_times(chunk, place, type_)
 
     def _evaluate(self, number: int, part: _Part, strings: StringTable) -> list[tuple[Int64s, Failures]]:
-        """Fills the columns; returns the rows that failed, with their failures."""
+        """Fills the columns of `part`, the events of input `number`. Returns the rows that failed, with their failures."""
         failed: list[tuple[Int64s, Failures]] = []
         conditions: dict[object, Bools] = {}
         own: dict[tuple[int, int], Bools | None] = {}
@@ -161,8 +164,9 @@ class EventColumns:
     def _values(
         self, expression: CompiledExpression, number: int, chunk: Chunk, strings: StringTable, beside: Mapping[str, ValueType] = {}
     ) -> Iterator[tuple[int, int, pa.Array, Failures]]:
-        """Yields pieces of the rows: begin and end, values, and failures. Variables are null; the last parameter has their
-        types."""
+        """Evaluates an expression over `chunk` piece by piece: yields begin and end, values, and failures. The last parameter has
+        the types of variables by name; their values are null.
+        """
         schema = self._schemas[number]
         read = [
             (name, schema.index[name], schema.fields[schema.index[name]].type) for name in expression.fields if name in schema.index
@@ -203,7 +207,9 @@ class EventColumns:
                 failed.append((rows[failures.rows + begin], failures))
 
     def _is_candidate(self, p: int, bit: int, passes: Bools | None, part: _Part) -> Int64s:
-        """Returns 1 for events that may be the event of interest: its own part is true, and its compared values are not null."""
+        """Returns 1 for each event that may be event of interest `bit` of pattern `p`, else 0. Such an event passes the part of the
+        condition that needs the event alone, and its compared values are not null.
+        """
         program = self._plan.program
         number = int(program.patterns[p, k.EVENTS]) + bit
         checks = program.checks[program.events[number, k.CHECKS_BEGIN] : program.events[number, k.CHECKS_END]]
@@ -215,7 +221,9 @@ class EventColumns:
     def _evaluate_new_match(
         self, asked: ResidualCondition, part: _Part, strings: StringTable, failed: list[tuple[Int64s, Failures]]
     ) -> None:
-        """Evaluates whether it is true for a match that the event begins, in which all variables are null."""
+        """Evaluates a residual condition for a match that the event begins, in which all variables are null. Writes the result to
+        `part.fresh`; adds failures to `failed`.
+        """
         rows = np.flatnonzero(part.masks[asked.pattern] >> asked.bit & 1)
         unknown = {name: ValueType.from_field_type(type_) for name, _, type_ in asked.variables}
         for begin, end, values, failures in self._values(
@@ -227,7 +235,7 @@ class EventColumns:
 
 
 def _refused(failed: Sequence[tuple[Int64s, Failures]], count: int) -> tuple[Refusals, Int64s]:
-    """Returns the first failure of each row, and the rows without one."""
+    """Returns the first failure of each row that failed, and the rows without a failure."""
     shift = np.cumsum([0, *(len(failures.causes) for _, failures in failed)])
     rows = np.concatenate([rows for rows, _ in failed])
     cause = np.concatenate([failures.cause_index + at for (_, failures), at in zip(failed, shift, strict=False)])
@@ -245,7 +253,7 @@ def _accepted_rows(part: _Part, rows: Int64s) -> _Part:
 
 
 def _in_one(parts: Sequence[_Part], numbers: Int64s, rows: Int64s) -> k.PatternEvents:
-    """Returns events of all inputs in order."""
+    """Returns the events of all inputs as one, in the order given by `numbers` (the input) and `rows`."""
     filled = [part for part in parts if len(part.chunk)]
     if len(filled) == 1:
         (part,) = filled

@@ -3,7 +3,7 @@
     condition ──► and ──┬─► event      fields alone: one evaluation for all events of a batch
                         ├─► bindings   variable == fields: computed for the batch, the kernel compares or keeps the value
                         ├─► compares   variables against fields: each side is computed once all its inputs are known
-                        └─► rest       everything else: evaluated for an event and each open match
+                        └─► residual   everything else: evaluated for an event and each open match
 
 A name that is not a field of the event's input is a variable. Its type is that of its binding. In a condition that binds a
 variable, the variable is replaced by the bound value. Conditions see variables that earlier events have bound.
@@ -46,7 +46,9 @@ _UNORDERED = (ValueType.STRING, ValueType.BLOB)
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`variables` (which has no fields) `function` `fields` (which has no variables); both of one type."""
+    """The comparison `variables function fields`, such as `p < price + 1`. The left side reads variables only, the right side
+    fields only; both have one type.
+    """
 
     function: str
     variables: Typed
@@ -55,7 +57,10 @@ class Compare:
 
 @dataclass(slots=True)
 class EventCondition:
-    """`number`: of its input. `event`: None if every event qualifies. `residual` reads fields and variables."""
+    """The condition of an event of interest, in parts that are all to be true. `number`: that of its input. `event`: the part over
+    fields alone, None if there is none. `bindings`: variables with the values they are bound to. `compares`: variables against
+    fields. `residual`: the rest, over fields and variables.
+    """
 
     name: str
     number: int
@@ -73,18 +78,18 @@ class EventCondition:
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """The conditions of a pattern's events, in their order. `variables`: their types."""
+    """The conditions of a pattern's events of interest, in their order, and the types of its variables."""
 
     events: tuple[EventCondition, ...]
     variables: Mapping[str, ValueType]
 
     def derived(self, event: EventCondition, tree: Typed) -> CompiledExpression:
-        """Returns an expression over variables, computed from an event that binds them all."""
+        """Returns an expression over variables as one over fields of `event`, which binds all of these variables."""
         return event.compiled(_with(tree, {name: each.tree for name, each in event.bindings.items()}))
 
 
 def compile_conditions(pattern: WindowPattern, label: str, inputs: Sequence[tuple[str, Schema]]) -> Conditions:
-    """Compiles the conditions of a pattern. `inputs`: name and schema of each. Raises ProjectError with the mistakes."""
+    """Compiles the conditions of a pattern. `inputs`: name and schema of each input. Raises ProjectError with the mistakes."""
     numbers = {name: i for i, (name, _) in enumerate(inputs)}
     mistakes: list[Mistake] = []
     trees: list[tuple[EventCondition, EventOfInterest, Tree | None]] = []
@@ -126,7 +131,9 @@ def _expression(written: Expression) -> Tree:
 
 
 def _record_variables(condition: EventCondition, written: Expression, tree: Tree, variables: dict[str, ValueType]) -> None:
-    """Records the variables that an event binds, with their types."""
+    """Adds the variables that an event binds to `variables`, with their types. Raises ExpressionRefused if a type is not allowed or
+    differs between events.
+    """
     known = _names(condition.schema)
     for part in _conjuncts(tree):
         for name, value in _assigned(part, known, written.dialect):
@@ -140,7 +147,9 @@ def _record_variables(condition: EventCondition, written: Expression, tree: Tree
 
 
 def _assigned(part: Tree, known: Mapping[str, ValueType], dialect: Dialect) -> Iterator[tuple[str, Tree]]:
-    """Yields variable and value if a part of a condition is `variable == value`, and the value needs only fields."""
+    """Yields (variable, value) if a part of a condition is `variable == value`, in either order, and the value reads at least one
+    field and no variable. Yields at most one pair.
+    """
     if not isinstance(part, Call) or part.function != "equal" or len(part.arguments) != 2:
         return
     for one, other in (part.arguments, part.arguments[::-1]):
@@ -179,7 +188,7 @@ def _split_condition(condition: EventCondition, written: Expression, tree: Tree,
 
 
 def _bound(part: Typed, variables: Mapping[str, ValueType], known: Mapping[str, ValueType]) -> tuple[str, Typed | None]:
-    """Returns variable and value as `_assigned`, from a typed tree."""
+    """Returns (variable, value) as `_assigned`, but from a typed tree; ("", None) if the part binds no variable."""
     if isinstance(part, TypedCall) and part.function == "equal":
         for one, other in (part.arguments, part.arguments[::-1]):
             if isinstance(one, TypedField) and _is_variable(one.name, variables, known):
@@ -206,8 +215,9 @@ def _compare(
 
 
 def _move_to_residual(condition: EventCondition, events: Sequence[EventCondition]) -> None:
-    """Moves comparisons to the residual, if the variables of one are bound by different events, or if there is a residual. All of
-    them move, so that an earlier part guards the later ones."""
+    """Moves all comparisons of a condition to its residual if it has one, or if different events bind the variables of one
+    comparison. All move together, so that an earlier part still guards the later ones.
+    """
     left = [each for each in condition.compares if not _is_bound_together(fields_used(each.variables), events)]
     if not left and condition.residual is None:
         return
@@ -220,12 +230,12 @@ def _move_to_residual(condition: EventCondition, events: Sequence[EventCondition
 
 
 def _is_bound_together(names: Sequence[str], events: Iterable[EventCondition]) -> bool:
-    """Whether each event that binds any of the variables binds all of them."""
+    """Whether each event that binds any of the variables `names` binds all of them."""
     return all(set(names) <= event.bindings.keys() for event in events if not event.bindings.keys().isdisjoint(names))
 
 
 def _with(tree: Typed, values: Mapping[str, Typed]) -> Typed:
-    """Returns the tree with values in place of names."""
+    """Returns the tree with the fields that are named in `values` replaced by these values."""
     if isinstance(tree, TypedField):
         return values.get(tree.name, tree)
     if not isinstance(tree, TypedCall):
@@ -234,7 +244,7 @@ def _with(tree: Typed, values: Mapping[str, Typed]) -> Typed:
 
 
 def _conjuncts(tree: T) -> Iterator[T]:
-    """Yields the operands of a nested `and`."""
+    """Yields the operands of a tree of nested `and`; the tree itself if it is not an `and`."""
     if isinstance(tree, Call | TypedCall) and tree.function == "and":
         for argument in tree.arguments:
             yield from _conjuncts(argument)
@@ -264,7 +274,7 @@ def _names(schema: Schema) -> dict[str, ValueType]:
 
 
 def _is_field(reference: FieldRef, known: Mapping[str, ValueType], dialect: Dialect) -> bool:
-    """Whether it is a field. Spark SQL ignores case where that is unambiguous."""
+    """Whether `reference` names a field in `known`. Spark SQL ignores case if that is unambiguous."""
     if reference.name in known:
         return True
     return dialect is Dialect.SPARK_SQL and sum(name.lower() == reference.name.lower() for name in known) == 1
@@ -275,5 +285,5 @@ def _is_variable(name: str, variables: Mapping[str, ValueType], known: Mapping[s
 
 
 def field_type(type_: ValueType) -> FieldType:
-    """Returns the field type of a variable, or of a compared side."""
+    """Returns the field type in which a variable, or a compared side, of this type is stored."""
     return FieldType(type_.value)

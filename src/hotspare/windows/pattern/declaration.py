@@ -1,8 +1,9 @@
 """Pattern window: matches of events that must arrive in an order, together, or not at all (SPEC A30).
 
 Each pattern names events of interest, a logic over them, and the outputs of a match. An event of interest is a condition on events
-of one input. A name in it that is not a field is a variable: `v == field` binds it the first time, and requires the same value from
-then on. Outputs are inserts with a key that the window generates: 0, 1, 2 ..., or GUID-like texts if the key is a string.
+of one input. A name in it that is not a field is a variable: `v == field` binds the variable the first time, and requires the same
+value from then on. Outputs are inserts with a key that the window generates: 0, 1, 2 ..., or GUID-like texts if the key is a
+string.
 
 Events of interest may also be functions of user code. In ESP XML `<lua-events>` or `<python-events>` then replace `<events>`, and
 `<code output="...">` replaces `<output>`.
@@ -55,7 +56,7 @@ from hotspare.windows.pattern.patterns import (
 )
 
 _OUTPUT = "output"
-"""The default name of the function that makes the output."""
+"""The default name of the function that makes the output of a match."""
 _CODE_KEYS = ("code", "code-file", "modules", "init", "transient", "steps-max", "state-bytes-max")
 _SCRIPT_KEYS = ("language", _OUTPUT, *_CODE_KEYS)
 _EVENT_ELEMENTS = {f"{language.value}-events": language for language in Language}
@@ -76,14 +77,14 @@ class PatternWindow(Window):
 
     @property
     def active_patterns(self) -> tuple[WindowPattern, ...]:
-        """The active patterns."""
+        """The patterns that process events: those that are active, or none if the window is inactive."""
         if self.activity is Activity.INACTIVE:
             return ()
         return tuple(pattern for pattern in self.patterns if pattern.activity is Activity.ACTIVE)
 
     @property
     def time_fields(self) -> dict[str, str]:
-        """The time field of the events of each source; empty for system time."""
+        """The time field of the events of each source, by the name of the source; empty for system time."""
         return {source: name for pattern in self.active_patterns for source, name in pattern.time_fields}
 
     @property
@@ -241,7 +242,7 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
         check_times(window, window.active_patterns, found)
 
     def meaning(self, window: PatternWindow, schema: Schema) -> dict[str, str]:
-        """Returns the meaning of the active patterns, in their order."""
+        """Returns the texts that determine outputs, by name, for the active patterns in their order."""
         text: dict[str, str] = {}
         for number, pattern in enumerate(window.active_patterns):
             start = f"pattern {number}"
@@ -272,7 +273,7 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
         yield from (pattern.script for pattern in window.patterns if pattern.script is not None)
 
     def visible(self, window: PatternWindow, given: Sequence[WindowInput]) -> Schema | None:
-        """Returns None: each expression sees other fields, and variables, which `hotspare.windows.pattern` resolves."""
+        """Returns None: each expression sees other fields, and variables, which `windows.pattern.conditions` resolves."""
         return None
 
     def state_horizons(self, window: PatternWindow) -> Iterator[StateHorizon]:
@@ -291,7 +292,9 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
         return window.time_fields
 
     def carried_fields(self, window: PatternWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns the fields, equal in all events of a match, that carry the partition."""
+        """Returns the output fields that are a partition field of an event that every match contains. Refuses patterns with code,
+        and patterns whose events may be of several partitions.
+        """
         held = {each.name: fields for each, fields in zip(given, keys, strict=True)}
         fields: list[frozenset[str]] = []
         for pattern in window.active_patterns:
@@ -312,7 +315,7 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
 
 
 def _mappings(values: YamlValues, node: MappingNode, key: str) -> dict[str, MappingNode]:
-    """Returns the mappings by name under a key."""
+    """Returns the mappings under `key` by name. Entries that are not mappings are reported and omitted."""
     found: dict[str, MappingNode] = {}
     for name, each in (values.entries(node, key).values if key in node.values else {}).items():
         if isinstance(each, MappingNode):
@@ -364,7 +367,7 @@ def _yaml_output(values: YamlValues, target: str, node: Any) -> OutputSelection:
 
 
 def _in_order(outputs: list[OutputSelection], schema: Schema | None) -> tuple[OutputSelection, ...]:
-    """Sorts outputs in the order of the window's fields."""
+    """Returns the outputs in the order of the fields of `schema`; those that name no field are last."""
     if schema is not None:
         outputs.sort(key=lambda output: schema.index.get(output.target, len(schema)))
     return tuple(outputs)
@@ -439,7 +442,9 @@ def _xml_pattern(values: EspValues, number: int, element: Any, schema: Schema | 
 
 
 def _xml_outputs(values: EspValues, element: Any, schema: Schema | None) -> Iterator[OutputSelection]:
-    """Yields outputs for the non-key fields, in order. An empty expression is null."""
+    """Yields the outputs in XML, which are for the non-key fields of `schema` in order. An empty expression is null. An output
+    without an event is reported.
+    """
     targets = [f.name for f in schema.fields if not f.is_key] if schema is not None else []
     wrapper = values.tree.only_child(element, "output")
     children = [child for child in (wrapper if wrapper is not None else ()) if child.tag in ("field-expr", "field-selection")]
@@ -513,7 +518,7 @@ def _script_to_yaml(script: Script) -> Written:
 
 
 def _script_from_xml(values: EspValues, element: Any) -> Script | None:
-    """Returns the script in the pattern's `element`; None without one, or after a mistake."""
+    """Returns the script in the pattern's `element`; None if it has no events in code, or after a mistake, which is reported."""
     languages = [language for tag, language in _EVENT_ELEMENTS.items() if values.tree.children(element, tag)]
     codes = values.tree.children(element, "code")
     if not languages:
@@ -530,14 +535,16 @@ def _script_from_xml(values: EspValues, element: Any) -> Script | None:
 
 
 def _script_to_xml(script: Script) -> XmlElement:
-    """Returns attributes and children for the pattern's element."""
+    """Returns a script as attributes and children for the pattern's element, in an element without a name."""
     written = scripts.script_to_xml(script)
     children = [XmlElement(each.tag, each.text, {_OUTPUT: script.function}, each.children) for each in written.children]
     return XmlElement("", attributes=written.attributes, children=tuple(children))
 
 
 def _events_from_xml(values: EspValues, element: Any) -> list[EventOfInterest]:
-    """Reads the events of a pattern with code. If the window has one input, the edges decide the source of an event."""
+    """Returns the events of interest of a pattern with code. If an event names no source and the window has one input, that input
+    is the source.
+    """
     events = []
     for tag in _EVENT_ELEMENTS:
         for each in values.elements_at(element, f"{tag}/event"):
@@ -555,7 +562,7 @@ def _events_to_xml(script: Script, events: Sequence[EventOfInterest]) -> XmlElem
 
 
 def _only_source(pattern: Any) -> str:
-    """Returns the one input of the pattern's window by the edges of its query; "" if it has several, or none."""
+    """Returns the one input of the pattern's window, by the edges of its query; "" if the window has several inputs or none."""
     window = pattern.getparent().getparent()
     query = next((each for each in window.iterancestors() if each.tag == "contquery"), None)
     edges = query.iterfind("edges/edge") if query is not None else ()

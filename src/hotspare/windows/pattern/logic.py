@@ -5,9 +5,9 @@
     fby(a, b, c)   a, later b, later c; events in between do not matter
     and(a, b)      both, in any order
     or(a, b)       one of them
-    not(a)         the next event is not a; for other logic: it becomes false
-    notoccur(a)    no a arrives, while the operator around it waits, or within its own limit
-    is:n(a)        the next n events are a
+    not(a)         the next event is not a; for other logic: that logic becomes false
+    notoccur(a)    no a arrives while the operator around notoccur waits, or within the limit of notoccur
+    is:n(a)        the next n events are all a
     seen:n(a)      n events are a; others in between do not matter
 
 Operators are case-insensitive. A limit counts from the time at which its operator begins to wait: from the first event of the
@@ -28,7 +28,7 @@ from hotspare.model.names import nearest_names_hint
 
 DEPTH_MAX = 50
 NODES_MAX = 240
-"""Limits on nesting, and on events and operators of one pattern together."""
+"""Limits of one pattern: on the depth of nesting, and on the number of events and operators together."""
 COUNT_MAX = 1_000_000
 
 
@@ -44,14 +44,14 @@ class LogicOperator(Enum):
 
 OPERATORS = {each.value: each for each in LogicOperator}
 COUNTING = frozenset({LogicOperator.IS, LogicOperator.SEEN})
-"""Operators that take a count."""
+"""Operators that have a count, such as `seen:3(a)`."""
 OF_AN_EVENT = frozenset({LogicOperator.IS, LogicOperator.SEEN, LogicOperator.NOTOCCUR})
-"""Operators of an event, not of other logic."""
+"""Operators whose operand is an event of interest, not other logic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """The event of interest with that name."""
+    """A leaf of the logic: the event of interest called `name`."""
 
     name: str
 
@@ -61,7 +61,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator with its operands. `limit_us`: its time limit in microseconds, 0 without one."""
+    """An operator with its operands. `limit_us`: its time limit in microseconds, 0 for none; `count`: 1 if it takes none."""
 
     operator: LogicOperator
     operands: tuple[Logic, ...]
@@ -78,7 +78,7 @@ Logic: TypeAlias = Event | Operation
 
 
 class LogicRefused(Exception):
-    """Raised for a logic that cannot be used, with a hint."""
+    """Raised for a logic that is not valid; `hint` has what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -92,7 +92,7 @@ _EXAMPLE = "write it as fby{1 minute}(a, b)"
 
 
 def parse_logic(text: str) -> Logic:
-    """Parses a logic. Raises LogicRefused with the reason."""
+    """Parses the text of a logic. Raises LogicRefused if the text is not valid."""
     reader = _Reader(text)
     logic = reader.logic(0)
     kind, rest = reader.next_token()
@@ -108,7 +108,7 @@ class _Reader:
         self._nodes = 0
 
     def next_token(self) -> tuple[str, str]:
-        """Returns kind and text of the next token."""
+        """Returns kind and text of the next token, and moves past it. Raises LogicRefused if the text is not a token."""
         match = _TOKEN.match(self._text, self._at)
         if match is None or match.lastgroup is None:
             raise LogicRefused(f"{self._text[self._at :].strip()[:20]!r} is not understood", _EXAMPLE)
@@ -146,7 +146,9 @@ class _Reader:
         return _operation(operator, tuple(operands), limit_us, count)
 
     def _suffixes(self) -> tuple[int, int]:
-        """Returns count and limit, each 0 if it is missing."""
+        """Parses the optional count and limit of an operator. Returns both, each 0 if missing. Raises LogicRefused for invalid or
+        repeated ones.
+        """
         count = limit_us = 0
         while self._next_is("count") or self._next_is("limit"):
             kind, text = self.next_token()
@@ -177,7 +179,7 @@ def _operation(operator: LogicOperator, operands: tuple[Logic, ...], limit_us: i
 
 
 def events_in(logic: Logic) -> Iterator[str]:
-    """Yields names of events, once per occurrence."""
+    """Yields the names of the events in the logic, once per occurrence."""
     if isinstance(logic, Event):
         yield logic.name
     else:
@@ -186,7 +188,7 @@ def events_in(logic: Logic) -> Iterator[str]:
 
 
 def limits_in(logic: Logic) -> Iterator[int]:
-    """Yields all limits, in microseconds."""
+    """Yields all time limits in the logic, in microseconds."""
     if isinstance(logic, Operation):
         if logic.limit_us:
             yield logic.limit_us
@@ -195,7 +197,7 @@ def limits_in(logic: Logic) -> Iterator[int]:
 
 
 def certain_events(logic: Logic) -> frozenset[str]:
-    """Returns the events that every match contains."""
+    """Returns the names of the events that every match of the logic contains."""
     if isinstance(logic, Event):
         return frozenset([logic.name])
     operands, operator = logic.operands, logic.operator
@@ -208,7 +210,7 @@ def certain_events(logic: Logic) -> frozenset[str]:
 
 
 def is_strict(logic: Logic) -> bool:
-    """Whether the very next event matters, even if it is not an event of interest."""
+    """Whether the very next event matters to the logic, even if that event is not an event of interest."""
     if isinstance(logic, Event):
         return False
     if logic.operator is LogicOperator.IS or (logic.operator is LogicOperator.NOT and isinstance(logic.operands[0], Event)):
@@ -222,20 +224,22 @@ def is_guard(logic: Logic) -> bool:
 
 
 class Begun(Enum):
-    """The event that began a match, as seen from a part of its logic."""
+    """When a match began, relative to a part of its logic."""
 
     BY_IT = "by it"
-    """The first event of the part, which does not wait for it."""
+    """The match begins with the first event of the part, so the part does not wait for that event."""
     BEFORE = "before"
-    """An event before the part."""
+    """The match began with an earlier event, so the part also waits for its first event."""
 
 
 _BEGINS_WITH = (LogicOperator.FBY, LogicOperator.IS, LogicOperator.SEEN)
-"""Operators that the first event of their first operand begins."""
+"""Operators that begin with the first event of their first operand."""
 
 
 def open_us_max(logic: Logic, *, after: Begun = Begun.BY_IT) -> int | None:
-    """Returns for how many microseconds a match may wait for the logic, None without bound."""
+    """Returns the most microseconds for which a match may wait for the logic; None if the time has no bound. `after`: when the
+    match began.
+    """
     if isinstance(logic, Event):
         return 0 if after is Begun.BY_IT else None
     operator = logic.operator
@@ -255,7 +259,7 @@ def open_us_max(logic: Logic, *, after: Begun = Begun.BY_IT) -> int | None:
 
 
 def check_logic(logic: Logic, names: Sequence[str]) -> None:
-    """Raises LogicRefused for an unknown event, a match that no event begins, or one that is never complete."""
+    """Raises LogicRefused if an event is not in `names`, if no event begins a match, or if a match is never complete."""
     for name in events_in(logic):
         if name not in names:
             raise LogicRefused(f"{name} is not an event of interest", nearest_names_hint(name, names))
@@ -280,8 +284,9 @@ def _begins(logic: Logic) -> bool:
 
 
 def _undecided(logic: Logic, around_us: int) -> Logic | None:
-    """Returns the part of the logic that can never be complete, or None. `around_us`: the limit that ends the waiting, 0 for
-    none."""
+    """Returns the first part of the logic that can never be complete, or None. `around_us`: the time limit of the operator around
+    it, 0 for none.
+    """
     if isinstance(logic, Event):
         return None
     limit_us = logic.limit_us or around_us

@@ -3,14 +3,14 @@
     events of all inputs ──► columns of each event ──► open matches, event by event ──► fields, key ──► inserts
     heartbeats ────────────────────────────────────────────┘
 
-Each event is applied to the open matches that wait for it, in the order in which they last changed, pattern by pattern; then it may
-begin a match. A complete match is emitted, with the newest event of each name, and is closed.
+Each event is applied, pattern by pattern, to the open matches that wait for it, in the order in which they last changed. Then the
+event may begin a match. A complete match is emitted, with the newest event of each name, and is closed.
 
 System time advances at heartbeats: expired limits end matches there, in the order of (deadline, last change of the match). An event
 between a deadline and the next heartbeat is too late for that match. Event time is the newest time of all events of the window, and
 advances with each event. Expired limits end before the event is processed; those that expire at once, as from a late event, end
-after it. If all sources have `idle`, event time also advances at heartbeats, once the newest event of the window was appended that
-long ago; the next event sets it again. At the end of the input all limits expire, in the same order.
+after it. If all sources have `idle`, event time also advances at heartbeats, once the newest event of the window was appended
+`idle` ago; the next event sets event time again. At the end of the input all limits expire, in the same order.
 """
 
 from __future__ import annotations
@@ -49,18 +49,20 @@ from hotspare.windows.shared.keyed import bad_events
 from hotspare.windows.shared.stateless import event_columns
 
 KEPT, PENDING = "kept", "pending"
-"""Parts of the page, in addition to open matches. `KEPT`: the next key, the newest event time, and the append time of that event.
-`PENDING`: the work in progress."""
+"""Parts of the page, in addition to the open matches. `KEPT`: the next key, the newest event time, and the append time of the
+newest event. `PENDING`: the work in progress.
+"""
 _NEWEST_APPEND_TIME = 2
 """Entry of `KEPT`: the append time of the newest event."""
 _POLICY = Policy(UNTIL, 0, 1, 1, 1, 1)
 _MATCHES_AT_ONCE_MAX = 1 << 16
-"""The most open matches for which an expression is evaluated at a time."""
+"""The most open matches for which an expression is evaluated in one step."""
 
 
 class PatternWork:
-    """Work that waits for room, and memory for it. It is empty when a snapshot is taken or strings are collected; `work` can be
-    derived from the open matches."""
+    """Work in progress: the events of a batch, bad events not emitted yet, and the kernel's arrays. Outside a batch only the arrays
+    have content, which follows from the open matches; so snapshots omit all of it.
+    """
 
     def __init__(self) -> None:
         self.taking: OrderedEvents | None = None
@@ -141,7 +143,9 @@ class PatternOperator(Operator):
         return OperatorResult(chunk, told.slice(0, count), until)
 
     def _beats(self, page: Page, events: k.PatternEvents, timeline: Timeline) -> Int64s:
-        """Returns rank and time of the points that end limits: heartbeats, and the end of the input, which ends all of them."""
+        """Returns int64[., 2], rank and time in microseconds of the points at which limits may expire: heartbeats, and the end of
+        the input, at which all do.
+        """
         beats = NO_BEATS
         if self._idle_us:
             kept = cast(Counters, page.parts[KEPT]).values
@@ -164,7 +168,9 @@ class PatternOperator(Operator):
             matches.load_matches(np.unique(asked, axis=0))
 
     def _allocate_work(self, kept: Int64s, before: k.MatchWork | None) -> k.MatchWork:
-        """Returns the arrays of a batch for the kernel: those of `before`, reset, or new ones. `kept`: the window's counters."""
+        """Returns the kernel's arrays for a batch: `before` with its counts reset, or new arrays if it is None. `kept`: the
+        window's counters, part KEPT.
+        """
         if before is not None:
             before.counts[:] = 0
             return before._replace(window_counters=kept)
@@ -185,7 +191,9 @@ class PatternOperator(Operator):
         )
 
     def _run(self, page: Page, pending: PatternWork, out: k.MatchOutputs, timeline: Timeline, strings: StringTable) -> bool:
-        """Continues until `out` is full; returns whether all events are processed."""
+        """Runs the kernel until `out` is full or all events are processed; provides room, pages and answers that it requests.
+        Returns whether all events are processed.
+        """
         matches = cast(MultiIndex, page.parts[MATCHES])
         taking, work, program = pending.taking, pending.work, self._plan.program
         assert taking is not None and work is not None
@@ -221,7 +229,9 @@ class PatternOperator(Operator):
     def _evaluate_matches(
         self, page: Page, taking: OrderedEvents, work: k.MatchWork, pending: PatternWork, timeline: Timeline, strings: StringTable
     ) -> k.MatchWork:
-        """Computes for which open matches the current event is true."""
+        """Computes for which open matches the events of interest with residuals, or with code, are true for the current event.
+        Writes the result to `truth` of the work, and returns the work, enlarged if needed.
+        """
         matches = cast(MultiIndex, page.parts[MATCHES])
         rows = matches.rows.pages.rows
         if len(work.truth) < matches.rows.pages.slots_used:
@@ -257,7 +267,9 @@ class PatternOperator(Operator):
     def _evaluate_residual(
         self, asked: ResidualCondition, matches: MultiIndex, slots: Int64s, event: Chunk, strings: StringTable
     ) -> tuple[pa.Array, Failures]:
-        """Evaluates an expression over the event and the variables of these matches."""
+        """Evaluates a residual condition over one event and the variables of each match in `slots`. Returns values and failures, by
+        match.
+        """
         rows, schema, count = matches.rows.pages.rows, self.inputs[asked.number].schema, len(slots)
         columns = event_columns(asked.expression.fields, schema, event.opcode, event.flags)
         for name in asked.expression.fields:
@@ -271,14 +283,14 @@ class PatternOperator(Operator):
         return asked.expression.evaluate(columns, count)
 
     def _failed(self, failed: Failures, chunk: Chunk, number: int, row: int, strings: StringTable) -> BadEvents:
-        """Returns the first failure as a bad event."""
+        """Returns a bad event for the first of these failures, at row `row` of `chunk`, events of input `number`."""
         reason, message = failed.causes[int(failed.cause_index[0])]
         refused = Refusals.from_causes(np.array([row]), np.zeros(1, np.int64), [(str(reason), message)])
         return bad_events(refused, chunk, self.inputs[number].schema, strings)
 
 
 def _add_restored_classes(matches: MultiIndex, work: k.MatchWork) -> None:
-    """Adds the sets of awaited events of restored open matches."""
+    """Adds the sets of awaited events of matches that were restored or loaded since the last call to the classes in `work`."""
     for p, waits in matches.pop_noted_values().tolist():
         known = int(work.class_counts[p])
         if waits not in work.classes[p, :known]:

@@ -17,37 +17,39 @@ from hotspare.model.window_rules import check_expression
 from hotspare.windows.pattern.logic import OPERATORS, Logic, LogicRefused, check_logic, events_in, parse_logic
 
 UNREAD = ""
-"""The event of an output that cannot be parsed; the parser reports it."""
+"""The event of an output that could not be parsed. The parser has reported the mistake, so checks skip the output."""
 EVENTS_MAX = 60
-"""Limit on events of interest of one pattern."""
+"""Limit on the events of interest of one pattern: each is a bit of a 64-bit mask."""
 KEY_TYPES = (FieldType.INT64, FieldType.STRING)
 
 
 class Activity(Enum):
-    """Whether a pattern processes events."""
+    """Whether a pattern or window processes events."""
 
     ACTIVE = "active"
     INACTIVE = "inactive"
 
 
 class AfterMatch(Enum):
-    """The fate of other open matches of a pattern and partition when one of them is complete."""
+    """The fate of the other open matches of a pattern and partition when one of them is complete."""
 
     KEEP = "keep"
-    """They continue: each event begins at most one match, so none is found twice."""
+    """The other matches continue. An event begins at most one match of a pattern, so no match is found twice."""
     SKIP_PAST_LAST = "skip past last"
-    """They end, and the last event of the match begins no other: the next match begins with a later event."""
+    """The other matches end, and the last event of the complete match begins none: the next match begins with a later event."""
 
 
 AFTER_MATCH = {each.value: each for each in AfterMatch} | {"skip to next": AfterMatch.KEEP}
-"""Values by text. `skip to next` keeps the matches that begin with a later event, so it keeps all others, too."""
+"""Values by text in projects. `skip to next` keeps the matches that begin with a later event; these are all others, so it is KEEP.
+"""
 ACTIVITIES = {"true": Activity.ACTIVE, "false": Activity.INACTIVE, "": Activity.ACTIVE}
 
 
 @dataclass(frozen=True, slots=True)
 class EventOfInterest:
-    """An event of `source` for which `condition` is true; every event if it is None. In a pattern with code an event for which
-    `function` returns true."""
+    """An event of interest: an event of `source` for which `condition` is true, or any event of `source` if that is None. In a
+    pattern with code, an event for which `function` returns true.
+    """
 
     name: str
     source: str
@@ -58,7 +60,9 @@ class EventOfInterest:
 
 @dataclass(frozen=True, slots=True)
 class OutputSelection:
-    """The output of a match in the field `target`: the field of an event, or an expression over its fields."""
+    """An output of a match, for the field `target`: the field `field_name` of `event`, or an expression over the fields of that
+    event.
+    """
 
     target: str
     event: str
@@ -69,9 +73,10 @@ class OutputSelection:
 
 @dataclass(frozen=True, slots=True)
 class WindowPattern:
-    """`partition`: fields in which all events of a match agree. `time_fields`: pairs of source and field; empty for system time.
-    `script`: code with the functions of the events of interest, and the function that makes a match's output; None if both are
-    expressions."""
+    """A pattern as declared. `partition`: the fields in which all events of a match agree. `time_fields`: pairs of source and
+    field; empty for system time. `script`: code with the functions of the events of interest and of the output; None if the pattern
+    uses expressions.
+    """
 
     name: str
     events: tuple[EventOfInterest, ...]
@@ -86,17 +91,17 @@ class WindowPattern:
 
     @property
     def parsed(self) -> Logic:
-        """The parsed logic. Raises LogicRefused if the text is invalid."""
+        """The parsed logic. Raises LogicRefused if its text is invalid."""
         return parse_logic(self.logic)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Names of its events' inputs, each once."""
+        """The names of the inputs of the pattern's events, each once."""
         return tuple(dict.fromkeys(event.source for event in self.events))
 
 
 def check_pattern(window: Window, pattern: WindowPattern, given: Mapping[str, Schema | None], found: Mistakes) -> None:
-    """Adds every mistake in a pattern to `found`. `given`: the schemas of the inputs by name, None if unknown."""
+    """Adds every mistake in a pattern to `found`. `given`: the schemas of the inputs by name, None for an unknown schema."""
     label, place = f"pattern {pattern.name} of window {window.name}", _place(pattern.place, window)
     if not pattern.events:
         found.add(place, f"{label} has no events of interest", "add one")
@@ -153,7 +158,7 @@ def _check_event(window: Window, event: EventOfInterest, label: str, given: Mapp
 
 
 def _check_code(window: Window, pattern: WindowPattern, script: Script, label: str, found: Mistakes) -> None:
-    """Checks the script; missing functions are found when the code is compiled."""
+    """Adds the mistakes in a pattern's use of code to `found`. Missing functions are found later, when the code is compiled."""
     check_script(window, script, None, found)
     for event in pattern.events:
         if not FIELD_NAME.fullmatch(event.function):
@@ -236,7 +241,9 @@ def check_generated_key(window: Window, found: Mistakes) -> None:
 
 
 def check_times(window: Window, patterns: Sequence[WindowPattern], found: Mistakes) -> None:
-    """Matches of all patterns end in one order, so they use one time."""
+    """Adds a mistake to `found` if some patterns have time fields for inputs and others do not, or different ones. Matches of all
+    patterns end in one order of time.
+    """
     by_source: dict[str, str] = {}
     for pattern in patterns:
         place = _place(pattern.place, window)

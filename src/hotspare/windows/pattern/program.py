@@ -41,19 +41,22 @@ _NONE = -1
 
 
 class ColumnForm(Enum):
-    """The form of a value in a column."""
+    """The form in which a column has the values of events."""
 
     LANE = "lane"
     ORDERED = "ordered"
-    """Doubles as whole numbers in their order."""
+    """Doubles become whole numbers that order as the doubles do."""
     IS_NULL = "is null"
-    """1 for null, else 0."""
+    """1 for null, else 0; the value itself is not in the column."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventColumn:
-    """The computation of a column of events, of one input: the field `place`, or without one, `expression`, evaluated for events
-    that may be `bit` of pattern `pattern` by themselves. `type` of the value."""
+    """The plan of a column with a value of events of input `number`, of type `type` and in the form `form`.
+
+    The value is the field `place`. If that is _NONE, it is `expression`, evaluated for events that may be event of interest `bit`
+    of pattern `pattern` by themselves.
+    """
 
     column: int
     number: int
@@ -67,8 +70,9 @@ class EventColumn:
 
 @dataclass(frozen=True, slots=True)
 class ResidualCondition:
-    """An expression to evaluate for an event and each open match: over fields of input `number`, and variables, by name with their
-    places in a row."""
+    """A condition to evaluate for an event and each open match. `expression` reads fields of input `number`, and `variables`: name,
+    place in the row of a match, and type of each.
+    """
 
     pattern: int
     bit: int
@@ -79,13 +83,13 @@ class ResidualCondition:
 
 @dataclass(slots=True)
 class _Places:
-    """The number of places of each kind in the rows of one pattern."""
+    """Counts the places that are allocated in the rows of one pattern: plain ones, and ones for codes of strings."""
 
     plain: int = 0
     coded: int = 0
 
     def allocate_place(self, type_: FieldType | None = None) -> tuple[int, int]:
-        """Allocates a place; returns kind (0 plain, 1 coded) and number."""
+        """Allocates a place for a value of this type, None for a whole number. Returns its kind (0 plain, 1 coded) and number."""
         if type_ in CODED:
             self.coded += 1
             return 1, self.coded - 1
@@ -95,8 +99,9 @@ class _Places:
 
 @dataclass(slots=True)
 class _Compiled:
-    """A compiled pattern whose places are not numbers of columns of a row yet. `outputs`: field, event of interest, value and its
-    type."""
+    """A compiled pattern, whose places do not have column numbers yet. `outputs`: field, event of interest, expression and type of
+    each. `keys`: type, and expression by input, of each value of the partition.
+    """
 
     pattern: WindowPattern
     conditions: Conditions
@@ -112,7 +117,9 @@ class _Compiled:
 
 @dataclass(frozen=True, slots=True)
 class PatternPlan:
-    """The compiled patterns of a window. `width`: the number of columns of events."""
+    """The compiled patterns of a window. `program`: their arrays for the kernels; `shape`: the columns of a row of a match.
+    `column_plans`: how the columns of events are computed, of which there are `width`.
+    """
 
     program: k.PatternProgram
     shape: Shape
@@ -125,7 +132,9 @@ class PatternPlan:
 def compile_patterns(
     label: str, patterns: Sequence[WindowPattern], inputs: Sequence[tuple[str, Schema]], schema: Schema, by_event: int
 ) -> PatternPlan:
-    """Compiles the patterns of a window. Raises ProjectError with all mistakes."""
+    """Compiles the patterns of a window. `schema` is its own; `by_event` is 1 for event time, 0 for system time. Raises
+    ProjectError with all mistakes.
+    """
     compiled: list[_Compiled] = []
     mistakes: list[Mistake] = []
     for pattern in patterns:
@@ -173,8 +182,9 @@ def _with_events(pattern: WindowPattern, used: set[str]) -> WindowPattern:
 
 
 def _keys(pattern: WindowPattern, conditions: Conditions, logic: Logic) -> list[tuple[FieldType, dict[int, CompiledExpression]]]:
-    """Returns the partition: for each field of the index, and each variable that every event binds, its value at events of each
-    input."""
+    """Returns the values that partition matches: type, and expression by input. These are the fields of the pattern's index and,
+    unless the very next event matters, the variables that every event binds to a field.
+    """
     events = conditions.events
     found: list[tuple[FieldType, dict[int, CompiledExpression]]] = []
     for name in pattern.partition:
@@ -353,7 +363,9 @@ class _Builder:
         type_: FieldType,
         form: ColumnForm = ColumnForm.LANE,
     ) -> int:
-        """Returns the column of a value at events of interest; columns of fields are shared."""
+        """Returns the number of the column with a value of events of interest, and plans the column if it is new. Columns of fields
+        are shared.
+        """
         place = condition.schema.index[value.passed_field] if value.passed_field else _NONE
         what: object = place if place >= 0 else (value.tree, p, bit)
         name = (condition.number, what, type_, form)
@@ -376,7 +388,7 @@ def _place_in(value: CompiledExpression, each: _Compiled, number: int) -> int:
 
 
 def _node(logic: Logic) -> tuple[int, str | tuple[Logic, ...]]:
-    """Returns the kind, and the name of the event or the operands."""
+    """Returns the kind of the kernel's node for a logic; and the name of its event, or its operands."""
     if isinstance(logic, Event):
         return int(k.LEAF), logic.name
     inner = logic.operands[0]
@@ -387,7 +399,7 @@ def _node(logic: Logic) -> tuple[int, str | tuple[Logic, ...]]:
 
 
 def _first_leaves(logic: Logic, below_not: int) -> Iterator[tuple[int, str, int]]:
-    """Yields the leaves that the first event of a match reaches: kind, event, and 1 inside a not."""
+    """Yields the leaves of the logic that the first event of a match reaches: kind of node, name of event, and 1 inside a not."""
     kind, inner = _node(logic)
     if isinstance(inner, str):
         yield kind, inner, below_not
@@ -402,7 +414,7 @@ def _size(logic: Logic) -> int:
 
 
 def _waits(logic: Logic) -> int:
-    """Returns an upper bound for the sets of events that a match may wait for."""
+    """Returns an upper bound for the number of different sets of events that a match may wait for."""
     kind, inner = _node(logic)
     if isinstance(inner, str):
         return 1

@@ -12,7 +12,7 @@ from hotspare.model.window_type import Inputs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonWindow(CodeWindow):
-    """A window of user code in Python."""
+    """A Python window as declared: its code is Python."""
 
 
 class PythonType(CodeType[PythonWindow]):

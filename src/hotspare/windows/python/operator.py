@@ -6,4 +6,4 @@ from hotspare.windows.shared.code_operator import CodeWindowOperator
 
 
 class PythonOperator(CodeWindowOperator):
-    """The operator of a window whose code is Python; `CodeWindowOperator` does everything."""
+    """The operator of a window whose code is Python; `CodeWindowOperator` has all of the behaviour."""

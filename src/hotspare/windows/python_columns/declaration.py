@@ -14,7 +14,7 @@ from hotspare.model.window_type import CarriedFields, StateHorizon, WindowInput
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonColumnsWindow(CodeWindow):
-    """A window of user code that computes row by row and keeps nothing. The key passes through."""
+    """A window of user code that computes columns of many rows and keeps no state. The key passes through."""
 
 
 class PythonColumnsType(CodeType[PythonColumnsWindow]):
@@ -75,7 +75,7 @@ edges: [given -> scaled, given -> stream]
     def carried_fields(
         self, window: PythonColumnsWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
     ) -> CarriedFields:
-        """Returns the partition fields that are copied."""
+        """Returns the partition fields that the window copies from its input."""
         names = window.schema.names if window.schema is not None else ()
         picked = window.copy.chosen_names(given[0].schema) if given[0].schema is not None else ()
         return CarriedFields(frozenset(name for name in picked if name in names and name in keys[0]))

@@ -42,7 +42,7 @@ from hotspare.windows.shared.stateless import Evaluation, RowFunction, delete_ma
 
 _TEXTS = (FieldType.STRING, FieldType.BLOB)
 _UNIFORM = frozenset({bool, int, float, str, bytes})
-"""Types whose values, alone in a list, always have the same Arrow type."""
+"""Types of Python: a list of values of one of these types always has the same Arrow type."""
 
 
 _HINT = "see docs/windows/python.md#over-columns; a window of the type python takes one event at a time, and may do more"
@@ -87,7 +87,9 @@ class ColumnFunction(RowFunction):
 
     @classmethod
     def from_program_text(cls, text: ProgramText, given: Schema, made: Schema, copied: frozenset[str]) -> ColumnFunction:
-        """Builds it from a text that has been loaded before."""
+        """Builds the function from a text that has been compiled before. `made`: the schema of the window; `copied`: fields that
+        pass through.
+        """
         script = text.script
         limits = PythonLimits(steps=script.limits.steps_max, kept_bytes=script.limits.state_bytes_max)
         texts = {use: tuple((each.name, each.code.text) for each in text.modules if each.use is use) for use in ModuleUse}
@@ -120,7 +122,7 @@ class ColumnFunction(RowFunction):
 
     @cached_property
     def _free(self) -> list[Interpreter]:
-        """Idle interpreters: each thread takes one and returns it."""
+        """Idle interpreters. A call pops one, or opens a new one, and appends it afterwards; so threads share none."""
         return []
 
     @cached_property
@@ -134,12 +136,12 @@ class ColumnFunction(RowFunction):
         return PythonText.from_source(self.text, self.name, names, CallingConvention.WITH_COLUMNS), modules, snippets
 
     def open_interpreter(self) -> Interpreter:
-        """Returns a new interpreter. Raises Unloadable."""
+        """Returns a new interpreter with the code loaded. Raises Unloadable."""
         main, modules, snippets = self._texts
         return Interpreter(main, modules, self.limits, snippets, init=self.init, transient=self.transient)
 
     def check(self) -> None:
-        """Calls the function without rows: its path does not depend on rows. Raises CallFailure if it would fail for any rows."""
+        """Calls the function without rows; its path does not depend on rows. Raises CallFailure if it would fail for any rows."""
         columns = {name: pa.nulls(0, ARROW_TYPE[self.given.fields[self.given.index[name]].type]) for name in self.used}
         self._called(self.open_interpreter(), columns, 0, [i for i, pick in enumerate(self.picks) if pick < 0])
 
@@ -183,7 +185,9 @@ class ColumnFunction(RowFunction):
 
 
 def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
-    """Returns an array of `ARROW_TYPE[type_]` with `count` values. Raises Arrow's errors, TypeError, ValueError."""
+    """Returns returned values as an array of `ARROW_TYPE[type_]` with `count` values: a column, one value for all rows, or None for
+    nulls. Raises Arrow's errors, TypeError, ValueError.
+    """
     target = ARROW_TYPE[type_]
     if values is None:
         return pa.nulls(count, target)
@@ -196,8 +200,9 @@ def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
 
 
 def _of_list(values: list[Any], type_: FieldType) -> pa.Array:
-    """Returns an array of `ARROW_TYPE[type_]`. Values of each kind are converted separately, since Arrow would first convert all to
-    one type."""
+    """Returns a list of one value per row as an array of `ARROW_TYPE[type_]`. Values of each kind are converted separately, since
+    Arrow would first convert all of them to one type.
+    """
     kinds = set(map(type, values)) - {type(None)}
     if type_ in _TEXTS or not kinds or (len(kinds) == 1 and kinds <= _UNIFORM):
         return _cast(pa.array(values, ARROW_TYPE[type_] if type_ in _TEXTS else None), type_)
@@ -210,7 +215,7 @@ def _of_list(values: list[Any], type_: FieldType) -> pa.Array:
 
 
 def _kind(value: Any) -> Any:
-    """Returns the Arrow type that a value alone would get, as far as Arrow considers it."""
+    """Returns a value that is equal for two values if Arrow gives both the same type when each is converted alone."""
     if isinstance(value, pa.Scalar):
         return value.type
     if isinstance(value, list | tuple):
@@ -242,7 +247,7 @@ def _sentence(function: str, error: Exception | None) -> str:
 
 
 def _refusals(function: str, failed: Sequence[tuple[int, Exception | None]], opcode: UInt8s) -> Refusals:
-    """Returns the refused rows, except deletes: the event that brought their values was already reported."""
+    """Returns the refused rows, except deletes: the event that introduced their values was already reported."""
     told = [(row, error) for row, error in failed if not delete_mask(opcode[row : row + 1])[0]]
     if not told:
         return NOTHING_REFUSED

@@ -22,11 +22,11 @@ from hotspare.model.window_rules import check_derived_schema
 from hotspare.model.window_type import CarriedFields, HorizonMeasure, SchemaOrigin, StateHorizon, WindowInput, WindowType
 
 NUMBER_FIELD, OPCODE_FIELD, FLAGS_FIELD = "eventNumber", "originalOC", "originalFL"
-"""The fields that the window adds to those of its input."""
+"""Names of the fields that the window adds to those of its input."""
 
 
 class Removed(Enum):
-    """Kinds of events to drop. An update block is one update."""
+    """Kinds of events that the window may drop. An update block is one update."""
 
     UPDATES = "updates"
     DELETES = "deletes"
@@ -38,7 +38,7 @@ REMOVED = {each.value: each for each in Removed}
 
 
 class LogFields(Enum):
-    """Whether opcode and flags of the input event are fields."""
+    """Whether outputs have fields for opcode and flags of the input event."""
 
     NONE = "none"
     ADDED = "added"
@@ -46,15 +46,16 @@ class LogFields(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoveStateWindow(Window):
-    """A window with the fields of its input after the number, which is the only key. `removed`: in the order of `Removed`, each
-    once."""
+    """A remove-state window as declared: the fields of its input follow the number, which is the only key. `removed`: kinds of
+    events to drop, in the order of `Removed`, each once.
+    """
 
     removed: tuple[Removed, ...] = ()
     log_fields: LogFields = LogFields.NONE
 
     @property
     def added_fields(self) -> tuple[Field, ...]:
-        """The fields that are not those of the input."""
+        """The fields that the window adds before those of the input."""
         number = Field(NUMBER_FIELD, FieldType.INT64, KeyRole.KEY)
         if self.log_fields is LogFields.NONE:
             return (number,)
@@ -128,7 +129,7 @@ edges: [given -> recent, recent -> log, given -> inserts, inserts -> newest]
     def carried_fields(
         self, window: RemoveStateWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
     ) -> CarriedFields:
-        """Returns the partition fields of the input: each partition has its own numbers."""
+        """Returns the partition fields of the input. Each partition counts its events by itself."""
         return CarriedFields(keys[0])
 
 

@@ -74,7 +74,7 @@ class RemoveStateOperator(Operator):
 
 
 def _dropped(removed: Sequence[Removed]) -> Bools:
-    """Returns whether an event is dropped, by opcode and flags."""
+    """Returns bool[opcode, flags]: whether an event with this opcode and these flags is dropped."""
     updates, deletes, by_retention = _IS_UPDATE[:, None], _IS_DELETE[:, None], _OF_RETENTION[None, :]
     kinds = {
         Removed.UPDATES: updates & ~by_retention,
@@ -89,7 +89,7 @@ def _dropped(removed: Sequence[Removed]) -> Bools:
 
 
 def _codes(texts: pa.Array, numbers: UInt8s, strings: StringTable) -> Int64s:
-    """Returns the codes of `texts[numbers]`; unused texts are not interned."""
+    """Returns the codes of `texts[numbers]`. Only texts that are used are interned."""
     used, place = np.unique(numbers, return_inverse=True)
     codes, _ = strings.intern(texts.take(pa.array(used)))
     return codes[place]

@@ -1,13 +1,12 @@
-"""The behaviour common to windows of user code in any language (SPEC A36): call the code for each event and emit the events it
-makes.
+"""The behaviour common to windows of user code in any language (SPEC A36): each event is passed to the code, which makes events.
 
-The code is called for inserts, for updates with their new values, and for deletes; not for the old values of an update. By default
-it turns an insert into an insert, an update into an upsert, a delete into a safe delete. With an index its events are resolved
-against the rows that the window holds; with index pi_EMPTY they pass unchanged.
+The code is called for inserts, for updates with their new values, and for deletes; not for the old values of an update. An event
+that it makes without an opcode is an insert for an insert, an upsert for an update, a safe delete for a delete. With an index the
+made events are resolved against the rows that the window holds; with index pi_EMPTY they pass unchanged.
 
 Events of several inputs are ordered by (rank, input, row), so the code is called for runs of one input.
 
-One event may make thousands. They are emitted in parts: the code runs ahead by at most one part.
+The code may make thousands of events of one. They are emitted in parts: the code runs ahead by at most one part.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ from hotspare.windows.shared.contract import BadReason, Operator, OperatorInput,
 from hotspare.windows.shared.keyed import bad_events, refusals, relation_of
 
 CODE, CALLS, ROWS = "code", "calls", "rows"
-"""Parts of the page: the code's variables, the count of events passed to it, the window's index."""
+"""Parts of the page: the code's variables, the count of events passed to the code, the window's index."""
 
 _DEFAULT_OPCODE = np.zeros(len(Opcode) + 1, np.uint8)
 _DEFAULT_OPCODE[[Opcode.INSERT, Opcode.UPDATE, Opcode.UPSERT, Opcode.UPDATE_BLOCK, Opcode.DELETE, Opcode.SAFE_DELETE]] = (
@@ -62,22 +61,23 @@ _DEFAULT_OPCODE[[Opcode.INSERT, Opcode.UPDATE, Opcode.UPSERT, Opcode.UPDATE_BLOC
     Opcode.SAFE_DELETE,
     Opcode.SAFE_DELETE,
 )
-"""Opcodes of made events that name none, by the opcode of the event that made them."""
+"""Opcodes of made events without an opcode, by the opcode of the event from which the code made them."""
 
 
 @dataclass(slots=True)
 class Unfinished:
-    """The rest of one step: events not yet passed to the code, by input, and events made but not yet emitted. Never part of a
-    snapshot, because none is taken within a step."""
+    """The rest of one step: events that the code has not read yet, by input, and made events that are not emitted yet. No snapshot
+    contains it, because none is taken within a step.
+    """
 
     unread_inputs: list[Chunk]
     unemitted_rows: Chunk
     beats: Int64s
-    """Ranks of heartbeats at which the code is also called."""
+    """Ranks of the heartbeats at which the code is still to be called."""
 
     @property
     def next_input(self) -> int | None:
-        """The input whose event is next, the first one at equal ranks; None if no events remain."""
+        """The number of the input whose event is next, the first such input at equal ranks; None if no events remain."""
         return min(
             (i for i, chunk in enumerate(self.unread_inputs) if len(chunk)),
             key=lambda i: self.unread_inputs[i].rank[0],
@@ -85,7 +85,7 @@ class Unfinished:
         )
 
     def next_run(self, which: int) -> Chunk:
-        """Returns the next events of input `which`, up to the next event of another input or heartbeat."""
+        """Returns the next events of input `which`, up to the next event of another input or the next heartbeat."""
         chunk, end = self.unread_inputs[which], len(self.unread_inputs[which])
         for i, other in enumerate(self.unread_inputs):
             if i != which and len(other):
@@ -115,7 +115,9 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class CodeInput:
-    """An edge into the window. `copied`: pairs of a column of the window's schema and a column of the input's schema."""
+    """An input of the window. `code_events`: its events as the code sees them. `copied`: pairs of a column of the window's schema
+    and a column of the input's schema.
+    """
 
     schema: Schema
     code_events: CodeEvents
@@ -123,10 +125,12 @@ class CodeInput:
 
 
 class CodeWindowOperator(Operator):
-    """Runs user code over events. Subclasses may expose fields under other names, and have the code called at heartbeats."""
+    """Runs user code over events. Subclasses may change the names of fields that the code sees, and the function called at
+    heartbeats.
+    """
 
     _heartbeat = ""
-    """The function called at heartbeats; "": none."""
+    """The name of the function called at heartbeats; "" for none."""
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
@@ -158,11 +162,11 @@ class CodeWindowOperator(Operator):
         return CodeEvents.chosen(self.id, source.name, source.schema, self._declared.script.use)
 
     def _made_event_schema(self) -> Schema:
-        """Returns the schema of the events that the code makes, with the names that the code uses."""
+        """Returns the schema of the events that the code makes, with the field names that the code uses."""
         return self.schema
 
     def _output_columns(self, made: OutputEvents) -> Sequence[pa.Array]:
-        """Returns one column for each field of the window."""
+        """Returns one column of `made` for each field of the window, in order."""
         return made.columns
 
     def open(self) -> Page:
@@ -197,7 +201,9 @@ class CodeWindowOperator(Operator):
     def _run(
         self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
     ) -> tuple[Chunk, BadEvents]:
-        """Passes the next events of one input to the code; returns the rows that it makes, and the bad events."""
+        """Passes the next events of one input to the code, until about `made_max` rows are made. Returns the made rows, and the bad
+        events.
+        """
         which = unfinished.next_input or 0
         given, chunk = self._given[which], unfinished.next_run(which)
         calls = cast(Counters, page.parts[CALLS]).values
@@ -214,7 +220,9 @@ class CodeWindowOperator(Operator):
     def _call_heartbeat(
         self, page: Page, unfinished: Unfinished, made_max: int, timeline: Timeline, strings: StringTable
     ) -> tuple[Chunk, BadEvents]:
-        """Calls the code for the next heartbeat. No event causes this call, so no fields are copied from one."""
+        """Calls the code for the next heartbeat. Returns the made rows, and the bad events. No event causes this call, so no fields
+        are copied from one.
+        """
         rank, unfinished.beats = int(unfinished.beats[0]), unfinished.beats[1:]
         (moment,) = self._moments.next_calls(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
         builder = EventBuilder(self._result_schema)
@@ -234,14 +242,15 @@ class CodeWindowOperator(Operator):
     def _taken(
         self, function: str, made: OutputEvents, given: CodeInput, chunk: Chunk, strings: StringTable
     ) -> tuple[Chunk, BadEvents]:
-        """Returns the rows that `function` made of rows of `chunk`, and as bad events the rows on which it failed and the made rows
-        refused."""
+        """Returns the rows that `function` made of rows of `chunk`, and bad events: the rows on which it failed, and the made rows
+        that are refused.
+        """
         bad = code_failure_events(function, made.failed, chunk, given.schema, strings)
         passed, refused = self._passed(self._laid_out(made, given, chunk, strings), strings)
         return passed, bad + refused
 
     def _laid_out(self, made: OutputEvents, given: CodeInput, chunk: Chunk, strings: StringTable) -> Chunk:
-        """Returns the events that were made as rows of the window's schema, with the fields copied from the input."""
+        """Returns made events as rows of the window's schema. A null field that is copied has the value of the input row."""
         count = len(made.row)
         lanes, valid = to_lanes(self._output_columns(made), self.schema, strings)
         for column, place in given.copied:
@@ -254,8 +263,9 @@ class CodeWindowOperator(Operator):
 
     def _passed(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
         """Returns the rows that may be emitted or resolved, and the others as bad events. Without an index, rows with a null key
-        are refused here; the index refuses them itself. If the code names no opcodes and every input is an insert, only inserts
-        pass."""
+        are refused here; an index refuses them itself. If the code names no opcodes and every input is an insert, only inserts
+        pass.
+        """
         keyless = ~chunk.valid[:, self._keys].all(axis=1) & (not self._keeps)
         other = (chunk.opcode != Opcode.INSERT) & self._inserts_only
         rows = np.flatnonzero(keyless | other)
@@ -267,13 +277,15 @@ class CodeWindowOperator(Operator):
 
 
 class CallTimesAndSeeds:
-    """The time and random seed of calls that do not correspond to single events. `window` seeds them."""
+    """Times and random seeds of calls that do not correspond to single events. The seeds differ by `window`."""
 
     def __init__(self, window: WindowId) -> None:
         self._seed = np.uint64(xxhash.xxh3_64_intdigest(str(window).encode()))
 
     def next_calls(self, rank: int, count: int, calls: Int64s, timeline: Timeline) -> Iterator[TimeAndSeed]:
-        """Yields time and seed of `count` calls at `rank`. `calls[0]`, the number of calls before, is increased by `count`."""
+        """Returns an iterator over time and seed of `count` calls at `rank`. Increases `calls[0]`, the number of earlier calls, by
+        `count`.
+        """
         seeds = _seeds(self._seed, int(calls[0]), np.full(count, rank), timeline)
         calls[0] += count
         time_us = int(timeline.time_us[rank])
@@ -281,10 +293,12 @@ class CallTimesAndSeeds:
 
 
 class CodeEvents:
-    """The rows of a chunk as user code sees them."""
+    """Presents the rows of a chunk to user code."""
 
     def __init__(self, window: WindowId, name: str, schema: Schema, places: Sequence[int]) -> None:
-        """`name`: the window upstream; `schema`: the fields that the code sees; `places`: their columns in a chunk."""
+        """`window`: seeds the random numbers; `name`: the window upstream; `schema`: the fields that the code sees; `places`: their
+        columns in a chunk.
+        """
         self.schema = schema
         self._name = name
         self._columns = np.array(places, np.int64)
@@ -298,7 +312,9 @@ class CodeEvents:
         )
 
     def build_given_events(self, chunk: Chunk, calls: int, timeline: Timeline, strings: StringTable) -> InputEvents:
-        """`calls`: the number of events passed to the code before."""
+        """Returns the rows of a chunk as events for the code. `calls`: the number of events passed to the code before, which seeds
+        depend on.
+        """
         lanes, valid = chunk.lanes[:, self._columns], chunk.valid[:, self._columns]
         columns = to_arrow_columns(lanes, valid, self.schema, strings) if len(self.schema) else []
         seeds = _seeds(self._seed, calls, chunk.rank, timeline)
@@ -308,7 +324,7 @@ class CodeEvents:
 def code_failure_events(
     function: str, failed: Sequence[FailedEvent], chunk: Chunk, schema: Schema, strings: StringTable
 ) -> BadEvents:
-    """Returns bad events for the rows of `chunk`, which is of `schema`, on which the code failed."""
+    """Returns bad events for the rows of `chunk`, which has the schema `schema`, on which the code failed."""
     if not failed:
         return NO_BAD_EVENTS
     rows = np.array([each.row for each in failed], np.int64)
@@ -318,7 +334,9 @@ def code_failure_events(
 
 
 def _seeds(window: np.uint64, calls: int, rank: Int64s, timeline: Timeline) -> UInt64s:
-    """Returns the random seed of each event, from the window, the event's position, and the number of events passed before."""
+    """Returns the random seed of each event, from the window, the number of the event among those passed to the code, and its
+    position.
+    """
     where = timeline.positions
     seeds: UInt64s = np.full(len(rank), window, np.uint64)
     numbers = [np.arange(calls, calls + len(rank))]
@@ -330,14 +348,14 @@ def _seeds(window: np.uint64, calls: int, rank: Int64s, timeline: Timeline) -> U
 
 
 def _mixed(x: UInt64s) -> UInt64s:
-    """Returns the finaliser of splitmix64, as `table.loops.hashing.mix`, for arrays."""
+    """Returns the finaliser of splitmix64 of each number, as `table.loops.hashing.mix` does for one."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
 
 
 def without_old_rows(chunk: Chunk) -> Chunk:
-    """Returns the chunk without the old values of updates."""
+    """Returns the chunk without the second row of each update block, which has the old values."""
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     if not len(blocks):
         return chunk

@@ -1,9 +1,10 @@
 """The contract between a window type and the engine: a function from input changelogs and time to an output changelog, over a page.
 
 An operator is built once from the resolved window and the schemas of its inputs, and is immutable afterwards; all that changes is
-in the page. It is deterministic and independent of how the input is cut. `process_chunks` on a batch, or on its pieces one after
-another, results in an equal page and equal outputs (law Cut). It is called for every batch, even if it has no input row, because
-time advances. It never raises because of an event: an event that it cannot process becomes one of `BadEvents`.
+in the page. An operator is deterministic, and independent of how the input is cut. `process_chunks` on a batch, or on its pieces
+one after another, results in an equal page and equal outputs (law Cut). An operator is called for every batch, even if the batch
+has no input row, because time advances. It never raises because of an event: an event that it cannot process becomes one of
+`BadEvents`.
 
 Several inputs are processed in the order (rank, input, row). If one event arrives by two edges, the project's order of inputs
 decides, and the two rows of an update block stay together. A chunk may hold fewer rows of its last rank than will arrive. All rows
@@ -33,15 +34,15 @@ from hotspare.table.strings import StringTable
 from hotspare.windows.shared.stateless import Admission, RowFunction
 
 SHARD_BITS = 48
-"""Bits of the event numbers within a shard; the shard's own number is in the bits above them."""
+"""Bits of the event numbers within a shard; the bits above them hold the number of the shard."""
 
 
 @dataclass(slots=True)
 class OperatorResult:
     """The result of one call of `Operator.process_chunks`. `bad` is ordered by rank.
 
-    `until`: outputs of this rank and of higher ones remain; None: none remain.
-    `slots`: the output slot of each row if the window has several; None: each row takes every edge.
+    `until`: outputs of this rank and of higher ranks remain to be returned; None: none remain.
+    `slots`: the output slot of each row if the window has several; None: each row is sent along every edge.
     """
 
     chunk: Chunk
@@ -52,8 +53,9 @@ class OperatorResult:
 
 @dataclass(frozen=True, slots=True)
 class OperatorInput:
-    """An edge into a window: the schema of its events, the changelog that they form, the role of the edge, and the name of the
-    window upstream ("" if that is the window itself)."""
+    """An edge into a window: the schema of its events, the changelog that they form, and the role of the edge. `name`: the window
+    upstream; "" if the events are those of the window's own topic.
+    """
 
     schema: Schema
     changelog: Changelog
@@ -62,17 +64,18 @@ class OperatorInput:
 
 
 class Clock(Enum):
-    """How the passing of time makes a window act."""
+    """The points at which the passing of time makes a window act."""
 
     NONE = "none"
-    """Not at all: it is only called when rows arrive."""
+    """Time has no effect: the window acts only when rows arrive."""
     EVENT_TIME = "event time"
-    """At rows, which carry the time: results of a key depend on the newest row of any key. It is also called at the end of an
-    input."""
+    """The window acts at rows, which carry the time: results of a key depend on the newest row of any key. It is also called at the
+    end of an input.
+    """
     TICKS = "ticks"
-    """At heartbeats: it is called at every one, with or without rows."""
+    """The window acts at every heartbeat, with or without rows."""
     EVENT_TIME_AND_TICKS = "event time and ticks"
-    """Both: event time advances at rows, and at heartbeats if the sources are idle."""
+    """The window acts at rows and at heartbeats: event time also advances at heartbeats if the sources are idle."""
 
     @property
     def has_event_time(self) -> bool:
@@ -84,60 +87,72 @@ class Clock(Enum):
 
 
 class Operator(ABC):
-    """The running form of a window. `schema` is the schema of its output, `output_changelog` the kind of changelog that it
-    emits."""
+    """The running form of a window. `schema`: the schema of its output; `output_changelog`: the kind of changelog that it emits;
+    `clock`: when time makes it act.
+    """
 
     output_changelog: Changelog
     clock: Clock = Clock.NONE
     needs_rows: bool = False
-    """Whether it cannot start empty if upstream windows already hold rows. It keeps no rows of its own, and a change of one of
-    those would subtract a value that was never added."""
+    """Whether the operator cannot start empty if upstream windows already hold rows. Such an operator keeps no rows of its own, so
+    the change of an old row would subtract a value that was never added.
+    """
     non_row_parts: frozenset[str] = frozenset()
-    """Parts of the page that hold no rows of the window or its inputs: the state that `WindowType.state_horizons` accounts for."""
+    """Parts of the page that hold no rows of the window or of its inputs, but state that `WindowType.state_horizons` accounts for.
+    """
     table_inputs: tuple[int, ...] = ()
-    """Inputs in which it looks up the row of a key, so that a row that retention evicts is missed."""
+    """Numbers of the inputs in which the operator looks up rows by key. If retention evicts such a row, a later lookup does not
+    find it.
+    """
     keeps_only_tables: bool = False
-    """Whether it keeps rows of `table_inputs` and no others."""
+    """Whether the operator keeps rows of `table_inputs` and of no other inputs."""
     pairs_evictions: bool = False
-    """Whether it processes the delete of an evicted row together with the row after it, so the two must arrive in one chunk."""
+    """Whether the operator processes the delete of an evicted row together with the row after it, so that both must arrive in one
+    chunk.
+    """
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
-        """Subclasses compile here. Raises ProjectError with all mistakes that only compiling shows."""
+        """Stores the window's schema and its inputs. Subclasses compile here, and raise ProjectError with all mistakes that only
+        compiling shows.
+        """
         self.id = window.id
         self.schema = window.schema
         self.inputs = tuple(inputs)
 
     @property
     def head_function(self) -> RowFunction | Admission | None:
-        """The work that the head does instead, if each event is processed by itself and nothing is remembered; else None."""
+        """The work that the head does instead of this operator; None unless each event is processed by itself, without state."""
         return None
 
     def open(self) -> Page:
-        """Returns a fresh page. Windows with state override it; `load` of each part restores one."""
+        """Returns a fresh page. Windows with state override it; `load` of each part restores that part."""
         return Page()
 
     def initialize_shard(self, page: Page, shard: int) -> None:
-        """Turns a fresh page into that of a shard, so that windows that generate keys generate different ones in each shard. For
-        shard 0 the page stays as `open` made it."""
+        """Turns a fresh page into that of shard `shard`, so that windows that generate keys generate different ones in each shard.
+        For shard 0 the page remains as `open` returned it.
+        """
         return
 
     def emitted_rows(self, page: Page, strings: StringTable) -> Chunk | None:
-        """Returns the rows that it emitted and has not retracted, as inserts; also called for a fresh page. Returns None if its
-        page holds them as the part `flow.snapshot_content.ROWS`."""
+        """Returns the rows that the window emitted and has not retracted, as inserts; for a fresh page, none. Returns None if the
+        page holds these rows as the part `flow.snapshot_content.ROWS`.
+        """
         return None
 
     @abstractmethod
     def process_chunks(self, page: Page, inputs: Sequence[Chunk], timeline: Timeline, strings: StringTable) -> OperatorResult:
         """Processes one chunk per input (for a source window: the events of its topic), in the order of the resolved inputs, and
-        the heartbeats of `timeline`. Inputs hold all rows that precede the last of these.
+        the heartbeats of `timeline`. Inputs hold all rows that precede the last heartbeat.
 
         Input chunks are not written to; the output may share their arrays.
         """
 
 
 def build_operator(window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> Operator:
-    """Returns the operator of a window: for `NameWindow` the class `NameOperator` in `operator.py` of the folder of its type.
-    Raises ProjectError with the mistakes that only compiling shows."""
+    """Returns the operator of a window: for a declaration `NameWindow`, the class `NameOperator` of `operator.py` in the folder of
+    its type. Raises ProjectError with the mistakes that only compiling shows.
+    """
     declared = type(window.window)
     module = import_module(f"{declared.__module__.rpartition('.')[0]}.operator")
     operator: type[Operator] = getattr(module, f"{declared.__name__.removesuffix('Window')}Operator")

@@ -1,7 +1,8 @@
-"""Event time, for pattern windows and for retention by a field: of each row, and while no event arrives (`idle` of source windows).
+"""Event time, for pattern windows and for retention by a field: the time of each row, and time while no event arrives (`idle`).
 
 Event time is the newest time of all events of a window. Once the newest of them was appended `idle` ago, event time advances at
-heartbeats, as fast as append time; the next event sets it again. Append time and heartbeats are input, so every engine agrees.
+heartbeats, as fast as append time; the next event sets event time again. Append time and heartbeats are input, so every engine
+agrees.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from hotspare.table.loops.slots import UNSET
 from hotspare.windows.shared.contract import Clock
 
 EVENT_TIME_US_MAX = 2**61
-"""73,000 years: the difference of two such times does not overflow, whatever an event contains."""
+"""Limit on event times, 73,000 years: the difference of two such times does not overflow, whatever an event contains."""
 _DATE_UNIT_US = 1_000_000
 
 
@@ -28,15 +29,16 @@ def event_times(chunk: Chunk, column: int, type_: FieldType) -> Int64s:
 
 
 def event_clock(idle_us: int) -> Clock:
-    """Returns the clock that a window by event time needs; `idle_us` as in `ResolvedWindow`."""
+    """Returns the clock that a window by event time needs: with heartbeats unless `idle_us`, as in `ResolvedWindow`, is 0."""
     return Clock.EVENT_TIME_AND_TICKS if idle_us else Clock.EVENT_TIME
 
 
 def idle_beats(came_us: Int64s, rank: Int64s, timeline: Timeline, idle_us: int) -> Int64s:
-    """Returns int64[., 2]: the rank of each heartbeat of `timeline` at which event time has advanced, and by how many microseconds.
+    """Returns int64[., 2]: the rank of each heartbeat of `timeline` at which event time has advanced beyond the newest event, and
+    by how many microseconds. `rank` int64[n]: the rows at which events arrive, ascending.
 
-    `rank` int64[n] are the rows at which events arrive, ascending. `came_us`, one entry, is the append time of the newest event
-    before them, UNSET if there was none; it is overwritten with the time after them.
+    `came_us` has one entry, the append time of the newest event before these rows, or UNSET without one. It is overwritten with the
+    append time of the newest event after them.
     """
     beats = timeline.heartbeat_rank
     known_us = np.append(came_us, timeline.time_us[rank])

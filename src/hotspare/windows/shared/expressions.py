@@ -21,19 +21,18 @@ from hotspare.model.window_type import Counting, ExpressionUse, WindowExpression
 
 @dataclass(frozen=True, slots=True)
 class Assignments:
-    """An expression for each field of a window's schema, in its order; fields taken from the input are expressions too.
-
-    `text_bytes_max`: bytes kept of a computed string; 0: all.
+    """An expression for each field of a window's schema, in its order; a field taken from the input has an expression that reads
+    it. `text_bytes_max`: limit on the bytes of a computed string, which is cut there; 0: no limit.
     """
 
     outputs: tuple[CompiledExpression, ...]
     text_bytes_max: int = 0
     state: tuple[Variable, ...] = ()
-    """Variables that the window keeps from event to event."""
+    """Variables whose values the window keeps from event to event."""
     prepared: tuple[FunctionStep, ...] = ()
-    """Values computed beforehand, under names that the expressions may read."""
+    """Values to compute before the outputs, under names that the expressions may read."""
     order: tuple[int, ...] = ()
-    """The order of evaluation if later expressions see the values of earlier ones; else any."""
+    """Numbers of computed outputs, in the order of evaluation, if later expressions read the values of earlier ones; else empty."""
 
 
 def compile_assignments(
@@ -43,8 +42,9 @@ def compile_assignments(
     counting: Counting = Counting.REFUSED,
     initialization: Initialization = NO_INITIALIZATION,
 ) -> Assignments:
-    """Compiles each field's expression; with None the field is the input field of its name. Raises ProjectError with all
-    mistakes."""
+    """Compiles the expression of each field. Without an expression (None) a field has the value of the input field of its name.
+    Raises ProjectError with all mistakes.
+    """
     computed = tuple(computed)
     prelude = prelude_for(window.id, initialization, [expression for _, expression in computed if expression is not None])
     outputs: list[CompiledExpression] = []
@@ -63,8 +63,9 @@ def compile_assignments(
 
 
 def assignments_of(window: ResolvedWindow, given: Schema, program: CompiledProgram) -> Assignments:
-    """Returns the assignments of functions that see each other; fields without one are taken from the input. Raises ProjectError
-    with all mistakes."""
+    """Returns the assignments of a program whose functions read each other's values. Fields without a function have the value of
+    the input field of their name. Raises ProjectError with all mistakes.
+    """
     steps = {step.name: step.expression for step in program.own_steps.output_steps}
     order = {name: place for place, name in enumerate(steps)}
     outputs: list[CompiledExpression] = []
@@ -88,7 +89,7 @@ def assignments_of(window: ResolvedWindow, given: Schema, program: CompiledProgr
 
 
 def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[WindowInput]) -> tuple[Mistake, ...]:
-    """Returns every mistake in the expressions of a window, whose other parts may be invalid too (`projects.load.ExpressionCheck`).
+    """Returns every mistake in the expressions of a window whose other parts may be invalid, too (`projects.load.ExpressionCheck`).
 
     An expression for an unknown field, or for none, is only parsed. Empty, overlong and unprintable texts are left to the model's
     checks.
@@ -122,14 +123,16 @@ def expression_mistakes(window_id: WindowId, window: Window, given: Sequence[Win
 
 
 def prelude_for(window_id: WindowId, initialization: Initialization, expressions: Iterable[Expression]) -> Prelude:
-    """Returns the variables and functions that the window's code defines for these expressions, the only ones that see it."""
+    """Compiles the variables and functions that the window's code defines, for these expressions. Other expressions do not see
+    them.
+    """
     if initialization == NO_INITIALIZATION:
         return NO_PRELUDE
     return compile_prelude(initialization, tuple(expressions), f"window {window_id}")
 
 
 def splitter_of(window_id: WindowId, window: Window, schema: Schema) -> CompiledExpression:
-    """Compiles the expression for the slot of an emitted event. Raises ProjectError with its mistakes."""
+    """Compiles the window's expression for the slot of an emitted event, over `schema`. Raises ProjectError with its mistakes."""
     assert window.splitter is not None
     prelude = prelude_for(window_id, window.splitter_initialization, [window.splitter])
     return compile_slot(window.splitter, schema, str(window_id), prelude)
@@ -138,7 +141,9 @@ def splitter_of(window_id: WindowId, window: Window, schema: Schema) -> Compiled
 def _compiled(
     computed: WindowExpression, visible: Schema, window_id: WindowId, siblings: Sequence[WindowExpression]
 ) -> CompiledExpression:
-    """`siblings`: all expressions of the window."""
+    """Compiles one expression of a window by its use. `visible`: the fields that it sees; `siblings`: all expressions of the
+    window. Raises ProjectError with its mistakes.
+    """
     of_same = [each.expression for each in siblings if each.initialization == computed.initialization]
     prelude, label = prelude_for(window_id, computed.initialization, of_same), str(window_id)
     if computed.use is ExpressionUse.CONDITION:
@@ -152,7 +157,7 @@ def _compiled(
 
 
 def _taken(window: ResolvedWindow, given: Schema, field: Field) -> CompiledExpression:
-    """Returns the input field of the same name and type. Raises ProjectError if there is none."""
+    """Returns an expression that reads the input field with the name and type of `field`. Raises ProjectError if there is none."""
     place = given.index.get(field.name)
     label = f"window {window.id}, field {field.name}"
     if place is None or given.fields[place].type is not field.type:

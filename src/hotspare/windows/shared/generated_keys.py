@@ -25,7 +25,7 @@ class KeyMaker:
         self._seed = seed_of(str(window))
 
     def write(self, counter: Int64s, lanes: Int64s, valid: Bools, strings: StringTable) -> None:
-        """Writes the key of every row, and increases the first entry of `counter` by the number of rows."""
+        """Writes the key of every row of `lanes` and `valid`, and increases the first entry of `counter` by the number of rows."""
         first, count = int(counter[0]), len(lanes)
         counter[0] += count
         valid[:, self._key] = True

@@ -46,7 +46,9 @@ ROWS, NEWEST_APPEND = "rows", "came"
 
 
 def relation_of(schema: Schema, retention: Retention | None = None, given: Changelog = PUBLISHED) -> Relation:
-    """Returns a fresh index for rows of `schema` that takes events of the changelog `given`."""
+    """Returns an empty index for rows of `schema`, to which a changelog of the kind `given` is applied. `retention` may evict its
+    rows.
+    """
     by = tuple(schema.index[name] for name in retention.by) if retention is not None else ()
     shape = Shape(len(schema), schema.key_indexes, coded_columns(schema), by)
     new_keys = 0 if given.keys is Keys.ANY else 1
@@ -61,38 +63,41 @@ def relation_of(schema: Schema, retention: Retention | None = None, given: Chang
 
 
 def has_fifo_deletes(given: Changelog, retention: Retention | None) -> bool:
-    """Whether each row to delete is always the oldest, if it is present: then no index is ever needed."""
+    """Whether each row to delete is the oldest one, if it is present at all; then deletes need no index by key."""
     return given.opcodes is Opcodes.INSERTS or (given.deletes is Deletes.OLDEST and evicted_by(retention) is Deletes.OLDEST)
 
 
 def evicted_by(retention: Retention | None) -> Deletes:
-    """Returns which rows a relation's retention evicts: the oldest, or any if it is by event time or per group."""
+    """Returns which rows retention evicts: OLDEST, or ANY if retention is by event time or per group."""
     return Deletes.ANY if retention is not None and (retention.time_field or retention.by) else Deletes.OLDEST
 
 
 def relation_changelog(given: Changelog, retention: Retention | None) -> Changelog:
-    """Returns the kind of changelog that a relation with this retention emits for a changelog `given`."""
+    """Returns the kind of changelog that a relation with this retention emits for a changelog of the kind `given`."""
     if retention is None:
         return given.indexed()
     return given.with_retention(evicted_by(retention), retention.eviction)
 
 
 def has_row_index(window: Window, given: Changelog) -> bool:
-    """Whether a window keeps an index of its rows. A window with `emit: new` over inserts does not: each row is distinct."""
+    """Whether a window keeps an index of its rows. A window with `emit: new` over inserts keeps none: each row is distinct."""
     is_stream = window.emission.emit is Emit.NEW and given.opcodes is Opcodes.INSERTS
     return window.index is not IndexType.EMPTY and not is_stream
 
 
 def clock_of(retention: Retention | None, idle_us: int) -> Clock:
-    """Returns the clock that a relation with this retention needs; `idle_us` as in `ResolvedWindow`."""
+    """Returns the clock that a relation with this retention needs: event time if retention is by a field, heartbeats if by system
+    time. `idle_us` is as in `ResolvedWindow`.
+    """
     if retention is None or retention.kind.is_by_count:
         return Clock.NONE
     return event_clock(idle_us) if retention.time_field else Clock.TICKS
 
 
 class IndexedRows:
-    """The rows of a window whose index has the schema of its input, and their retention: the parts ROWS and NEWEST_APPEND of its
-    page. Immutable; `clock` and `output_changelog` are those of the window."""
+    """The rows of a window whose index has the schema of its input, and their retention. Their state is in the parts ROWS and
+    NEWEST_APPEND of a page. Immutable; `clock` and `output_changelog` are those of the window.
+    """
 
     def __init__(self, window: ResolvedWindow, retention: Retention | None, given: Changelog) -> None:
         self._schema, self._retention, self._given = window.schema, retention, given
@@ -102,7 +107,7 @@ class IndexedRows:
         self._double_groups = tuple(each for each in columns if self._schema.fields[each].type is FieldType.DOUBLE)
 
     def new_row_parts(self) -> dict[str, Part]:
-        """Returns empty parts for a fresh page."""
+        """Returns empty parts for a fresh page, by name."""
         found: dict[str, Part] = {ROWS: relation_of(self._schema, self._retention, self._given)}
         if self._idle_us:
             found[NEWEST_APPEND] = came = Counters(1)
@@ -110,7 +115,9 @@ class IndexedRows:
         return found
 
     def resolve_rows(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> OperatorResult:
-        """Resolves a chunk, or continues with an earlier one."""
+        """Applies a chunk to the rows, or continues with an earlier chunk if its outputs did not fit. Returns resolved events and
+        bad events; `until` is set if outputs remain.
+        """
         relation, rows_max = cast(Relation, page.parts[ROWS]), 3 * len(chunk) + timeline.extra_rows_max
         if relation.is_done:
             chunk = chunk.with_plain_doubles(self._double_groups)
@@ -120,7 +127,7 @@ class IndexedRows:
         return OperatorResult(change.chunk, refusals(change, change.given, self._schema, strings), change.until)
 
     def _row_time(self, page: Page, chunk: Chunk, timeline: Timeline) -> RowTime | None:
-        """Returns the event time of each row; None if retention is not by event time."""
+        """Returns the event time of each row, with the heartbeats at which it advances; None if retention is not by event time."""
         if self._retention is None or not self._retention.time_field:
             return None
         column = self._schema.index[self._retention.time_field]
@@ -135,20 +142,22 @@ class IndexedRows:
 def resolved_events(
     relation: Part, chunk: Chunk, timeline: Timeline, schema: Schema, strings: StringTable
 ) -> tuple[Chunk, BadEvents]:
-    """Returns the resolved events of a chunk of `schema`, and those that the index refuses."""
+    """Applies a chunk of `schema` to the index `relation`. Returns the resolved events, and bad events for those that the index
+    refuses.
+    """
     change = cast(Relation, relation).change(chunk, timeline)
     return change.chunk, refusals(change, chunk, schema, strings)
 
 
 def refusals(done: Change | Resolution, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
-    """Returns bad events for the rows of `chunk`, which is of `schema`, that were refused."""
+    """Returns bad events for the rows of `chunk`, which has the schema `schema`, that an index refused."""
     if not len(done.refused_row):
         return NO_BAD_EVENTS
     return bad_events(Refusals.from_causes(done.refused_row, done.refused_why, _CAUSES), chunk, schema, strings)
 
 
 def bad_events(refused: Refusals, chunk: Chunk, schema: Schema, strings: StringTable) -> BadEvents:
-    """Returns bad events for the `refused` rows of `chunk`, which is of `schema`."""
+    """Returns bad events for the `refused` rows of `chunk`, which has the schema `schema`."""
     if not len(refused):
         return NO_BAD_EVENTS
     rows = refused.rows

@@ -16,7 +16,7 @@ from hotspare.windows.shared.contract import Operator, OperatorResult
 
 
 class EntryOperator(Operator):
-    """The decoded events of a source window's topic, before forwarded events are merged in."""
+    """Passes the decoded events of a source window's topic, before forwarded events are merged in."""
 
     output_changelog: Changelog = PUBLISHED
 
@@ -25,8 +25,9 @@ class EntryOperator(Operator):
 
 
 class ForwardedOperator(Operator):
-    """The input of a source window: events of its topic first, then those of each window that forwards to it. Forwarded events are
-    treated as if published: an update becomes an upsert without its old values."""
+    """Merges the input of a source window: at equal ranks, events of its topic first, then those of each window that forwards to
+    it. Forwarded events are treated as published ones: an update becomes an upsert without its old values.
+    """
 
     output_changelog: Changelog = PUBLISHED
 
@@ -46,7 +47,7 @@ def to_published_events(chunk: Chunk) -> Chunk:
 
 
 def merge_chunks(chunks: Sequence[Chunk]) -> Chunk:
-    """Returns all rows, which are of one schema, ordered by rank, then by chunk, then by their order in the chunk."""
+    """Returns all rows of the chunks, which have one schema, ordered by rank, then by chunk, then by their order in the chunk."""
     filled = [chunk for chunk in chunks if len(chunk)]
     if len(filled) < 2:
         return filled[0] if filled else chunks[0]

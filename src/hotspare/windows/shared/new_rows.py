@@ -1,8 +1,9 @@
-"""The rows that a window with `emit: new` emits (docs/alerts.md): for each key the first new event with which it is in the results.
+"""The rows that a window with `emit: new` emits (docs/alerts.md): for each key, the first new event with which the key is in the
+results.
 
-A new event is an insert or update that retention did not cause. A key that enters the results with one is emitted there. A key that
-enters because retention evicted rows is not emitted, since no event happened. It is remembered, and emitted with its first update
-by a new event if it is still in the results. So no alert is lost, and none is emitted without an event.
+A new event is an insert or update that retention did not cause. A key that enters the results with a new event is emitted at once.
+A key that enters because retention evicted rows is not emitted, since no event happened. The key is recorded as unseen, and emitted
+with its first update by a new event if it is still in the results. So no alert is lost, and none is emitted without an event.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from hotspare.table.relation import Relation
 from hotspare.windows.shared.keyed import relation_of
 
 _IGNORED = 0
-"""The opcode of rows that do nothing to the remembered keys."""
+"""The opcode of rows that do not change the index of unseen keys."""
 
 
 class NewRows:
-    """Chooses the rows to emit from the changes of a table of `schema`."""
+    """Chooses the rows to emit from the changes of a table of the schema `schema`."""
 
     def __init__(self, schema: Schema) -> None:
         self._keys = list(schema.key_indexes)
@@ -28,11 +29,13 @@ class NewRows:
         self._doubles = tuple(at for at, field in enumerate(self._key_schema.fields) if field.type is FieldType.DOUBLE)
 
     def create_unseen_index(self) -> Relation:
-        """Returns an empty index of the keys that are in the results and were not emitted."""
+        """Returns an empty index of unseen keys: those that are in the results and were not emitted."""
         return relation_of(self._key_schema)
 
     def select_new_rows(self, unseen: Relation, chunk: Chunk, timeline: Timeline) -> Chunk:
-        """Returns the inserts that follow from resolved events, and updates `unseen` with these events."""
+        """Returns the inserts that follow from a chunk of resolved events. Updates `unseen`, the index of unseen keys, with these
+        events.
+        """
         of_retention = by_retention(chunk)
         blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
         lanes, valid = chunk.lanes[:, self._keys], chunk.valid[:, self._keys]
@@ -53,7 +56,9 @@ class NewRows:
         return inserts_of(chunk, is_new)
 
     def _was_unseen(self, unseen: Relation, keys: Chunk, asked: UInt8s, timeline: Timeline) -> Bools:
-        """Returns whether the key of each row was unseen until now; the index refuses to delete any other key."""
+        """Applies opcodes `asked` to the index of unseen keys. Returns for each row whether its key was unseen until now and is
+        deleted; the index refuses to delete any other key.
+        """
         rows = np.flatnonzero(asked != _IGNORED)
         flags = np.full(len(keys), Flag.NORMAL, np.uint8)
         given = Chunk(keys.rank, asked, flags, keys.lanes, keys.valid).copied_rows(rows)
@@ -64,7 +69,7 @@ class NewRows:
 
 
 def inserts_of(chunk: Chunk, chosen: Bools) -> Chunk:
-    """Returns the chosen rows of a chunk as inserts of a stream."""
+    """Returns the rows of a chunk for which `chosen` is True, as inserts of a stream."""
     some = chunk.copied_rows(np.flatnonzero(chosen))
     opcode, flags = np.full(len(some), Opcode.INSERT, np.uint8), np.full(len(some), Flag.NORMAL, np.uint8)
     return Chunk(some.rank, opcode, flags, some.lanes, some.valid, is_whole=True)

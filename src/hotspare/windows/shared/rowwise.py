@@ -1,16 +1,16 @@
-"""Windows that work on each event by itself, filter, compute and functional, and the use of their index (SPEC A10-A14).
+"""Windows that compute each event by itself (filter, compute, functional), and the use of their indexes (SPEC A10-A14).
 
     published events ─► given: input rows ─► evaluate ─► rows: output rows ─► resolved events
 
 An index of input rows resolves published events, so outputs are computed from whole rows, old ones too. An index of output rows
-gives a delete the values that were emitted for its row, and refuses an insert of an existing key. Each is only built if its answers
-cannot be computed. In a relation's changelog, values that follow from a row's fields alone are computed again from the old fields.
-So the output is the same as if both existed.
+gives a delete the values that were emitted for its row, and refuses an insert of an existing key. An index is only built if its
+answers cannot be computed. In a relation's changelog, values that follow from a row's fields alone are computed again from the old
+fields. So the output is the same as if both existed.
 
 An update of which only the new or the old values pass is an insert or a delete. Deletes of rows that were never emitted disappear
 silently: their event was already reported.
 
-Without an index (pi_EMPTY) a window passes on the result of each event. If that cannot be right, it is refused.
+Without an index (pi_EMPTY) a window emits the result of each event. If such results could be wrong, the window is refused.
 
 Expressions with variables that the window keeps are computed row by row (`_StatefulFunction`), others by columns (SPEC A24).
 """
@@ -54,26 +54,30 @@ from hotspare.windows.shared.stateless import Admission, Evaluation, Projection,
 
 _PARTIAL = np.uint8(Flag.PARTIAL)
 GIVEN, ROWS, VARIABLES, COUNTER = "given", "rows", "variables", "counter"
-"""Parts of the page: the two indexes, the variables that the window's code keeps, and the count of events."""
+"""Parts of the page: the index of input rows and that of output rows, the variables that the window's code keeps, the count of
+events.
+"""
 EVENT_VALUES = (COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD)
 """Values of an event that expressions may read besides its fields, opcode and flags."""
 
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The indexes of a window, each with the changelog that enters it; None: it has none."""
+    """The indexes of a window, of input rows and of output rows: the kind of changelog applied to each; None for no index."""
 
     given: Changelog | None
     rows: Changelog | None
 
 
 class RowWindow(Operator):
-    """Evaluates `work` over the rows of its one input."""
+    """Evaluates the row function `work` over the rows of its one input."""
 
     def __init__(
         self, window: ResolvedWindow, inputs: Sequence[OperatorInput], work: RowFunction, state: Sequence[Variable] = ()
     ) -> None:
-        """`state`: variables that the window keeps from event to event."""
+        """Builds the operator. `state`: variables that the window keeps from event to event. Raises ProjectError if the window
+        needs an index that it does not have.
+        """
         super().__init__(window, inputs)
         self._state = tuple(state)
         (self._given,) = self.inputs
@@ -127,7 +131,7 @@ class RowWindow(Operator):
         return OperatorResult(made, bad.by_rank())
 
     def emitted_rows(self, page: Page, strings: StringTable) -> Chunk | None:
-        """If only input rows are kept, the emitted rows are computed again from these."""
+        """Returns the emitted rows, computed again from the input rows, if only input rows are kept; else None."""
         if self.indexes.given is None or self.indexes.rows is not None:
             return None
         lanes, valid, _ = cast(Relation, page.parts[GIVEN]).stored()
@@ -135,7 +139,7 @@ class RowWindow(Operator):
         return passed_rows(made, passes)
 
     def own_parts(self) -> dict[str, Part]:
-        """Returns the parts of the page for state other than the indexes."""
+        """Returns the parts of the page other than the indexes, by name: variables and the count of events, as far as needed."""
         parts: dict[str, Part] = {VARIABLES: _Variables(self._state, WINDOW_PREFIX)} if self._state else {}
         return parts | counter_parts(self._beside)
 
@@ -143,8 +147,9 @@ class RowWindow(Operator):
         begin_counting(self._beside, page, shard)
 
     def _stored_deletes(self, chunk: Chunk) -> Bools:
-        """Returns the deletes that need not be computed, because the values are in the index. A condition decides about deletes
-        too, unless it reads state that has changed since the row arrived: time and number of the event, variables of the window."""
+        """Returns which deletes need no evaluation, because the index has their values. A condition is evaluated for deletes, too,
+        unless it reads state that has changed since the row arrived: time and number of the event, or variables.
+        """
         if isinstance(self.work, Selection) and not self._beside and not self._state:
             return np.zeros(len(chunk), np.bool_)
         return delete_mask(chunk.opcode)
@@ -156,7 +161,9 @@ class RowWindow(Operator):
     def _evaluated(
         self, page: Page, given: Chunk, others: Mapping[str, pa.Array], strings: StringTable
     ) -> tuple[Chunk, Bools, Refusals]:
-        """Returns rows of the window's schema including those that do not pass, which of them pass, and the refused ones."""
+        """Returns all rows in the window's schema, which of them pass, and the refused ones. `others`: columns of event values by
+        name.
+        """
         made = given if self._passes_all else self._laid_out(given)
         if (passes := self._few.try_evaluate(given, made)) is not None:
             return made, passes, NOTHING_REFUSED
@@ -173,7 +180,7 @@ class RowWindow(Operator):
         return made, passes, refused
 
     def _laid_out(self, chunk: Chunk) -> Chunk:
-        """Returns rows of the window's schema, nothing computed yet."""
+        """Returns rows of the window's schema with the fields that pass through; computed fields are not set yet."""
         lanes = np.empty((len(chunk), len(self.schema)), np.int64)
         valid = np.empty((len(chunk), len(self.schema)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
@@ -181,7 +188,7 @@ class RowWindow(Operator):
 
 
 Read: TypeAlias = tuple[tuple[str, int, FieldType], ...]
-"""Fields that are read: name, place and type."""
+"""Fields that are read: name, place in the schema, and type."""
 
 
 def read_of(schema: Schema, names: Sequence[str]) -> Read:
@@ -193,20 +200,22 @@ def field_columns(read: Read, chunk: Chunk, strings: StringTable) -> dict[str, p
 
 
 def begin_counting(names: Sequence[str], page: Page, shard: int) -> None:
-    """Starts the event count of a shard, so that numbers drawn from it differ between shards. A window with eventCounter() is in no
-    shard."""
+    """Sets the event count of a fresh page to the first number of a shard, so that random numbers drawn from it differ between
+    shards. A window with eventCounter() is not allowed in a project with shards.
+    """
     if POSITION_FIELD in names:
         cast(Counters, page.parts[COUNTER]).values[0] = shard << SHARD_BITS
 
 
 def counter_parts(names: Sequence[str]) -> dict[str, Part]:
-    """Returns the parts of a page for these names of EVENT_VALUES."""
+    """Returns the parts of a page that these names of EVENT_VALUES need: the count of events, unless they need none."""
     return {COUNTER: Counters(1)} if any(name != SYSTEM_TIME_FIELD for name in names) else {}
 
 
 def event_value_columns(names: Sequence[str], page: Page, chunk: Chunk, timeline: Timeline) -> dict[str, pa.Array]:
-    """Returns a column for each of these names of EVENT_VALUES: the number of each event of the window, 1, 2, 3 ..., or its time;
-    null for deletes."""
+    """Returns a column for each of these names of EVENT_VALUES: the number of each event of the window, 1, 2, 3 ..., or its time.
+    Deletes have null, and are not counted. Advances the count in `page`.
+    """
     found: dict[str, pa.Array] = {}
     if counts := [name for name in names if name != SYSTEM_TIME_FIELD]:
         found |= _counted(counts, page, chunk)
@@ -228,7 +237,7 @@ def _counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Arr
 
 
 def indexes_of(given: OperatorInput, work: RowFunction) -> Indexes:
-    """Returns the indexes that a keyed window has to keep."""
+    """Returns the indexes that a window with an index and the row function `work` has to keep."""
     resolved = given.changelog.computed_from()
     made = work.derive_changelog(resolved)
     reads_event = work.reads_event(given.schema) and resolved.opcodes is Opcodes.RESOLVED
@@ -244,8 +253,9 @@ def evaluate_pieces(
     schema: Schema,
     strings: StringTable,
 ) -> tuple[Bools, Refusals]:
-    """Computes fields of `made`, which is of `schema`, piece by piece of its rows (`text_pieces`), from the `columns` of each.
-    Returns which rows pass, and the refused ones."""
+    """Evaluates `work` piece by piece. `pieces`: (begin, end) of each; `columns`: returns the columns of a piece. Writes computed
+    fields to `made`, which has the schema `schema`. Returns which rows pass, and the refused ones.
+    """
     found: list[Evaluation] = []
     for begin, end in pieces:
         done = work.evaluate(columns(begin, end), made.opcode[begin:end])
@@ -259,7 +269,7 @@ def evaluate_pieces(
 
 
 def check_without_index(window: ResolvedWindow, given: OperatorInput, work: RowFunction) -> None:
-    """Raises ProjectError if a window that keeps nothing cannot be right."""
+    """Raises ProjectError if a window without an index could emit wrong results for its input."""
     if isinstance(work, Selection) and work.is_insert_only:
         return
     keys = {given.schema.names[i] for i in given.schema.key_indexes}
@@ -276,7 +286,7 @@ def check_without_index(window: ResolvedWindow, given: OperatorInput, work: RowF
 
 
 def unresolved_input_error(window: ResolvedWindow) -> ProjectError:
-    """Returns the error of a window that computes from published events and keeps no rows."""
+    """Returns the error of a window without an index whose input arrives as published, so that old values are missing."""
     source = window.inputs[0][0]
     message = (
         f"window {window.id} has the index pi_EMPTY, and events from {source} arrive as they are published: "
@@ -287,7 +297,9 @@ def unresolved_input_error(window: ResolvedWindow) -> ProjectError:
 
 
 def needs_index_error(window: ResolvedWindow, does: str, instead: str) -> ProjectError:
-    """Returns the error of a window that would have to know its emitted rows, and keeps none."""
+    """Returns the error of a window without an index that would have to know the rows it emitted. `does`: the reason; `instead`:
+    the alternative in the hint.
+    """
     message = (
         f"window {window.id} {does} and has the index pi_EMPTY: when a row is updated or deleted, also by retention, "
         "it does not know the output that it emitted for it"
@@ -309,8 +321,8 @@ def passed_rows(chunk: Chunk, passes: Bools) -> Chunk:
 def _index_changes(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
     """Returns the changes to make in an index of output rows, and which rows of the chunk they are.
 
-    An update block stays whole if its new values pass: the index knows whether the old ones are present. A delete becomes a safe
-    one, because its row may not have passed.
+    An update block remains complete if its new values pass: the index knows whether the old ones are present. A delete becomes a
+    safe delete, because its row may not have passed.
     """
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     keeps = passes.copy()
@@ -323,7 +335,7 @@ def _index_changes(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
 
 
 def clear_partial_flags(chunk: Chunk) -> Chunk:
-    """Clears the partial flag, as an index does: its rows are whole."""
+    """Returns the chunk without partial flags. An index does the same, because its rows are complete."""
     if chunk.is_whole or not (chunk.flags & _PARTIAL).any():
         return chunk
     rest = chunk.flags & np.uint8(~Flag.PARTIAL & 0xFF)
@@ -339,8 +351,9 @@ def _picked(chunk: Chunk, mask: Bools) -> Chunk:
 
 @dataclass(frozen=True)
 class _StatefulFunction(RowFunction):
-    """Evaluates `row_function` with `variables`, which it reads and sets. A delete is not computed and changes no variable: it
-    carries the values that were emitted for its row."""
+    """Evaluates `row_function` row by row with `variables`, which its expressions read and set. A delete is not computed and
+    changes no variable: its output has the values that were emitted for its row.
+    """
 
     row_function: RowFunction
     variables: dict[str, Any]
@@ -355,7 +368,7 @@ class _StatefulFunction(RowFunction):
 
     @cached_property
     def _expressions(self) -> tuple[tuple[int, CompiledExpression], ...]:
-        """The expressions with the place of the field that each computes, -1 for a condition."""
+        """The expressions, each with the place of the field that it computes; -1 for a condition."""
         if isinstance(self.row_function, Selection):
             return ((-1, self.row_function.condition),)
         assert isinstance(self.row_function, Projection)
@@ -380,10 +393,10 @@ class _StatefulFunction(RowFunction):
 
 
 class _Variables(PinnedPart):
-    """Variables that code keeps from event to event, as a part of a page (SPEC A24, Z8). `values` by name, times as stored numbers,
-    may be written in place. They are few, so a snapshot copies them.
+    """Variables that code keeps from event to event, as a part of a page (SPEC A24, Z8). `values`, by name, with times as stored
+    numbers, may be written in place. Variables are few, so a snapshot copies them.
 
-    As columns they are Arrow streams: a value reads back equal.
+    As columns, variables are an Arrow stream, so each value reads back equal.
     """
 
     def __init__(self, declared: Sequence[Variable], prefix: str) -> None:

@@ -1,6 +1,6 @@
 """Conditions and assignments of numbers over small batches of rows of a chunk, row by row: Arrow's columns only pay for many rows.
 
-Rows that might not compute the same to the bit (see `number_step`), for example a failure, are left to the columns.
+Rows whose result might differ in a bit (see `number_step`), or that fail, are left to the evaluation by columns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hotspare.rows.chunk import Bools, Chunk, all_true
 from hotspare.windows.shared.stateless import Projection, RowFunction, Selection
 
 SMALL_BATCH_ROWS_MAX = 16
-"""Above this number of rows, columns cost less."""
+"""The most rows for which evaluation row by row costs less than by columns."""
 _NUMBERS = (FieldType.INT32, FieldType.INT64, FieldType.DOUBLE)
 _CONDITION = -1
 
@@ -28,7 +28,7 @@ class _Field(NamedTuple):
 
 
 class SmallBatches:
-    """Computes `work` over rows of the schema `given`, if it reads and computes nothing but numbers of each row."""
+    """Evaluates `work` row by row over rows of the schema `given`, if `work` reads and computes only numbers of each row."""
 
     def __init__(self, work: RowFunction, given: Schema) -> None:
         found = _expressions_of(work)
@@ -41,8 +41,9 @@ class SmallBatches:
         self._steps: list[tuple[int, Step]] = steps
 
     def try_evaluate(self, given: Chunk, made: Chunk) -> Bools | None:
-        """Writes the computed fields of each row of `given` into `made` and returns which rows pass. Returns None if the columns
-        have to be used, which overwrite all of it."""
+        """Writes the computed fields of each row of `given` to `made`, and returns which rows pass. Returns None if the caller has
+        to evaluate by columns instead; `made` may then have some results, which the caller overwrites.
+        """
         if not self._can or len(given) > SMALL_BATCH_ROWS_MAX:
             return None
         passes = all_true(len(given))
@@ -64,7 +65,7 @@ class SmallBatches:
 
 
 def _expressions_of(work: RowFunction) -> list[tuple[int, CompiledExpression]] | None:
-    """Returns the expressions with the place that each computes; None if the work needs more than that."""
+    """Returns the expressions, each with the place that it computes; None if `work` needs more than expressions over a row."""
     if isinstance(work, Selection):
         return [(_CONDITION, work.condition)]
     if isinstance(work, Projection) and not work.assignments.prepared:

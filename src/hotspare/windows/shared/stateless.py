@@ -1,11 +1,11 @@
-"""Work on each event by itself: the source's admission, a condition, assignments. One evaluation, wherever a window runs.
+"""Functions of each event by itself: the source's admission, a condition, assignments. The head and the core evaluate them alike.
 
     head   Arrow columns of decoded events ──┐
                                              ├── RowFunction.evaluate ── which rows pass, computed columns, refused rows
     core   columns of a chunk's lanes ───────┘
 
 So the output, bad events included, does not depend on where a window runs. Deletes are not refused for their values: the event that
-brought these was already reported.
+introduced these was already reported.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _DELETE, _SAFE_DELETE = int(Opcode.DELETE), int(Opcode.SAFE_DELETE)
 
 
 NON_FIELD_NAMES = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD, STATE_FIELD)
-"""Names other than fields that an expression may read. Results that use them depend on more than the values of a row."""
+"""Names, other than those of fields, that an expression may read. Results that use them depend on more than the values of a row."""
 
 
 def delete_mask(opcode: UInt8s) -> Bools:
-    """Returns which events are deletes of either kind."""
+    """Returns for each opcode whether it is a delete or a safe delete."""
     found: Bools = (opcode == _DELETE) | (opcode == _SAFE_DELETE)
     return found
 
@@ -63,34 +63,36 @@ class Evaluation(NamedTuple):
 
 
 class RowFunction(ABC):
-    """A function of rows, without state. It is elementwise, and plain data, so that it can be sent to Spark's workers."""
+    """A function of rows, without state. It is elementwise, and consists of plain data, so it can be sent to Spark's workers."""
 
     @property
     @abstractmethod
     def fields(self) -> tuple[str, ...]:
-        """Names of the columns that `evaluate` reads."""
+        """The names of the columns that `evaluate` reads."""
 
     @property
     @abstractmethod
     def picks(self) -> tuple[int, ...]:
-        """The place of the input field that each output field passes on, or -1 if it is computed."""
+        """Place of the input field that each output field passes through; -1 for a computed field."""
 
     @abstractmethod
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
-        """Evaluates rows: `columns` has an array for each of `fields`, as long as `opcode`."""
+        """Evaluates rows. `columns` has an array for each of `fields`, as long as `opcode`."""
 
     def derive_changelog(self, given: Changelog) -> Changelog:
-        """Returns the kind of changelog that results from a changelog `given`."""
+        """Returns the kind of changelog that results from a changelog of the kind `given`."""
         return given
 
     def reads_event(self, given: Schema) -> bool:
-        """Whether results depend on more than a row's values: on opcode, flags, time, the count of events or kept variables."""
+        """Whether results depend on more than a row's values: on opcode, flags, time, the count of events, or variables that the
+        window keeps.
+        """
         return any(name not in given.index for name in self.fields if name in NON_FIELD_NAMES)
 
 
 @dataclass(frozen=True)
 class Selection(RowFunction):
-    """A condition: an event passes if it is true; null does not pass."""
+    """A condition: an event passes if the condition is true; false and null do not pass."""
 
     condition: CompiledExpression
     given: Schema
@@ -129,8 +131,9 @@ def _requires_insert(tree: Typed) -> bool:
 
 @dataclass(frozen=True)
 class Projection(RowFunction):
-    """Assignments: every event passes in the new layout, except those on which an expression fails. `names`: the output fields, if
-    expressions see each other's values."""
+    """Assignments: every event passes with the new fields, except those on which an expression fails. `names`: the names of the
+    output fields, if expressions read each other's values.
+    """
 
     assignments: Assignments
     given: Schema
@@ -154,7 +157,7 @@ class Projection(RowFunction):
 
     @cached_property
     def computed(self) -> tuple[tuple[int, CompiledExpression], ...]:
-        """The fields that are computed, by place, in the order of evaluation."""
+        """The computed fields, as (place, expression), in the order of evaluation."""
         outputs = self.assignments.outputs
         places = [*self.assignments.order, *(i for i in range(len(outputs)) if i not in self.assignments.order)]
         return tuple((i, outputs[i]) for i in places if self.picks[i] < 0)
@@ -199,7 +202,7 @@ class Projection(RowFunction):
 
 @dataclass(frozen=True)
 class Splitting(RowFunction):
-    """A slot number for each event, computed as field 0; every event passes."""
+    """A splitter: computes a slot number for each event, as field 0; every event passes."""
 
     slot: CompiledExpression
 
@@ -217,7 +220,7 @@ class Splitting(RowFunction):
 
 
 def first_failures(failed: Sequence[Failures], opcode: UInt8s) -> Refusals:
-    """Returns the first failure of each row, except for deletes; none of `failed` may be empty."""
+    """Returns the first failure of each row that failed, except for deletes. None of `failed` may be empty."""
     if not failed:
         return NOTHING_REFUSED
     shift = np.cumsum([0, *(len(failures.causes) for failures in failed)])
@@ -233,13 +236,14 @@ _INSERTS_ALONE = f"{BadReason.NOT_INSERT.sentence}; set opcodes: any to take upd
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The opcodes and keys that a source window refuses (SPEC A15)."""
+    """Decides which events a source window refuses: by opcode, and by null key fields (SPEC A15)."""
 
     accepts: AcceptedOpcodes
 
     def refused(self, opcode: UInt8s, keyless: Bools) -> Refusals:
-        """Returns the events that the source refuses: those of other opcodes than it accepts, and those that are true in `keyless`,
-        because a key field is null."""
+        """Returns the refused events: those with an opcode that the source does not accept, and those that `keyless` marks, because
+        a key field is null.
+        """
         wrong = (opcode != Opcode.INSERT) & (self.accepts is AcceptedOpcodes.INSERT_ONLY)
         rows = np.flatnonzero(wrong | keyless)
         causes = [(BadReason.NOT_INSERT, _INSERTS_ALONE), (BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
@@ -248,14 +252,14 @@ class Admission:
 
 @dataclass(frozen=True)
 class HeadWindow:
-    """A window of a chain in the head: `row_function`, over events of the schema `given`; for a source, its admission."""
+    """A window of a chain in the head: `row_function` over events of the schema `given`, or, for a source, its admission."""
 
     window: str
     given: Schema
     row_function: RowFunction | Admission
 
     def run(self, rows: DecodedRows, bad: list[BadRows]) -> DecodedRows:
-        """Returns the rows that the window emits. Refused events are added to `bad`, with the name of the window."""
+        """Returns the rows that the window emits. Appends refused events to `bad`, with the name of the window."""
         if isinstance(self.row_function, Admission):
             refused = self.row_function.refused(rows.opcode, self._keyless(rows))
             passes = np.ones(len(rows.opcode), np.bool_)
@@ -282,14 +286,14 @@ class HeadWindow:
 
 
 def refused_rows(rows: DecodedRows, refused: Refusals, given: Schema, window: str) -> BadRows:
-    """Returns the `rows`, which are of the schema `given`, that `window` refuses."""
+    """Returns the `refused` among these rows of the schema `given` as bad rows of `window`."""
     at = refused.rows
     texts = event_texts(given, rows.opcode[at], [chosen(column, at) for column in rows.columns])
     return BadRows(rows.message[at], rows.index[at].astype(np.int64), refused.reason, refused.message, texts, window)
 
 
 def passed_decoded_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.Array]) -> DecodedRows:
-    """Returns the rows that pass, with `columns` in place of theirs."""
+    """Returns the rows for which `passes` is True, with the values `columns` in place of their own."""
     if is_all(passes):
         return DecodedRows(rows.message, rows.index, rows.opcode, rows.flags, list(columns))
     kept = np.flatnonzero(passes)
@@ -298,7 +302,7 @@ def passed_decoded_rows(rows: DecodedRows, passes: Bools, columns: Sequence[pa.A
 
 
 def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UInt8s) -> dict[str, pa.Array]:
-    """Returns columns for opcode and flags if `names` has them and `given` has no field of that name (SPEC A26)."""
+    """Returns columns for opcode and flags, as far as `names` has their names and `given` has no field of that name (SPEC A26)."""
     found: dict[str, pa.Array] = {}
     if OPCODE_FIELD in names and OPCODE_FIELD not in given.index:
         found[OPCODE_FIELD] = opcode_letters(opcode)
@@ -309,13 +313,15 @@ def event_columns(names: Sequence[str], given: Schema, opcode: UInt8s, flags: UI
 
 @dataclass(frozen=True)
 class Chain:
-    """A sequence of windows that begins with a source. `schema`: the schema of the last one."""
+    """A sequence of windows in the head that begins with a source. `schema`: the schema of the last window."""
 
     windows: tuple[HeadWindow, ...]
     schema: Schema
 
     def run(self, rows: DecodedRows) -> tuple[DecodedRows, list[BadRows]]:
-        """Returns the rows that the last window emits, and the events that each window refused. Elementwise."""
+        """Returns the rows that the last window emits, and the events that each window refused. The result of a row does not depend
+        on others.
+        """
         bad: list[BadRows] = []
         for window in self.windows:
             rows = window.run(rows, bad)

@@ -2,7 +2,7 @@
 
 A generated key replaces the published one (`windows.shared.generated_keys`).
 
-With index pi_EMPTY opcodes pass unchanged: there is nothing to resolve them against.
+With index pi_EMPTY opcodes pass unchanged, since without rows they cannot be resolved.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from hotspare.windows.source.declaration import SourceWindow
 
 
 class SourceOperator(Operator):
-    """Admits, keys and keeps events. Its one input chunk holds the decoded events of its topic."""
+    """Refuses events that the source does not accept, generates keys, and keeps rows. Its one input chunk has the decoded events of
+    its topic.
+    """
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)
@@ -70,7 +72,9 @@ class SourceOperator(Operator):
         return applied
 
     def _admit(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """Splits off the events that the source refuses. If there is an index, it checks for null keys itself."""
+        """Returns the accepted events, and bad events for the others. Null keys are not checked if there is an index, which refuses
+        them itself, or if keys are generated.
+        """
         keyless: Bools = np.zeros(len(chunk), np.bool_)
         if self._kept is None and not self._generates_key:
             keyless = np.logical_not(chunk.valid[:, self._keys].all(axis=1))
@@ -83,6 +87,6 @@ class SourceOperator(Operator):
         return chunk.copied_rows(np.flatnonzero(kept)), bad
 
     def _with_keys(self, chunk: Chunk, counter: Counters, strings: StringTable) -> Chunk:
-        """Writes keys in place: no other code uses the decoded events of the topic."""
+        """Writes generated keys into `chunk`, in place, and returns it. No other code uses the decoded events of the topic."""
         self._maker.write(counter.values, chunk.lanes, chunk.valid, strings)
         return chunk

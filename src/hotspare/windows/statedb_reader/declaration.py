@@ -55,14 +55,15 @@ _TYPES: dict[RecordAggregate, frozenset[FieldType]] = {
     RecordAggregate.AVG: frozenset({FieldType.DOUBLE}),
     RecordAggregate.COUNT: frozenset({FieldType.INT64}),
 }
-"""Allowed types of the field that gets an aggregate; other aggregates have the type of the record's field."""
+"""Allowed types of the field that has an aggregate. Aggregates that are not listed have the type of the record's field."""
 _HINT = "write input.FIELD, query.FIELD, or an aggregate of it such as sum(query.FIELD)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedbReaderWindow(Window):
-    """`outputs`: by field of the window; fields that are not listed are copied from the querying event by name. The other fields
-    are as in `RecordQuery`."""
+    """A StateDB reader window as declared. `outputs`: the origin of each listed field of the window; other fields are copied by
+    name from the event that causes the query. The other attributes are as in `RecordQuery`.
+    """
 
     server: str
     prefix: str
@@ -178,7 +179,7 @@ edges: [given -> asked, given -> summed, given -> each]
             _check_outputs(window, asks, schema, found)
 
     def meaning(self, window: StatedbReaderWindow, schema: Schema) -> dict[str, str]:
-        """Returns only that answers enter: these are recorded in the topic, so the query does not affect the results."""
+        """Returns one text: rows enter as answers. These are recorded in the topic, so the query does not affect the results."""
         return {"enters by": "answers"}
 
     def record_query(self, window: StatedbReaderWindow, schema: Schema) -> RecordQuery:
@@ -242,5 +243,7 @@ def _answer_field_from_xml(values: EspValues, element: Any, place: Place) -> Ans
 
 
 def _non_default_outputs(found: Iterable[tuple[str, AnswerField | None]]) -> tuple[tuple[str, AnswerField], ...]:
-    """Returns the outputs that differ from the default."""
+    """Returns the outputs that differ from the default, a copy of the input field of the same name. Entries that are None are
+    omitted.
+    """
     return tuple((name, each) for name, each in found if each is not None and each != AnswerField(AnswerOrigin.INPUT, name))

@@ -21,7 +21,9 @@ from hotspare.windows.shared.stateless import Admission
 
 
 class StatedbReaderOperator(Operator):
-    """Passes answers on. Its one input chunk holds the decoded answers."""
+    """Emits the answers; its one input chunk has the decoded answers of its topic. Without an index, answers with a null key are
+    refused.
+    """
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)

@@ -38,8 +38,9 @@ Indexes = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatedbWriterWindow(Window):
-    """A window with the schema of its input. `fields`: the stored fields, with their names in records; empty: all, by their own
-    names. The other fields are as in `RecordKeeping`."""
+    """A StateDB writer window as declared; its schema is that of its input. `fields`: the stored fields, each with its name in
+    records; if empty, all fields by their own names. The other attributes are as in `RecordKeeping`.
+    """
 
     server: str
     prefix: str
@@ -154,7 +155,7 @@ edges: [given -> kept, kept -> all]
             found.add(window.place, f"the time {window.time_field!r} of window {window.name} is not a field of type stamp", hint)
 
     def meaning(self, window: StatedbWriterWindow, schema: Schema) -> dict[str, str]:
-        """Returns nothing: storing records does not affect the outputs."""
+        """Returns no texts: storing records does not affect the outputs."""
         return {}
 
     def record_keeping(self, window: StatedbWriterWindow, schema: Schema) -> RecordKeeping:
@@ -238,7 +239,9 @@ def _duration(text: str, what: str, place: Place, found: Mistakes) -> int:
 
 
 def _seconds(text: str, what: str, place: Place, found: Mistakes) -> int:
-    """Parses a duration as SAS writes it: -1, 0 or empty means none; without a unit it is in seconds."""
+    """Parses a duration as SAS writes it, and returns microseconds. -1, 0 or an empty text is 0, no duration; without a unit it is
+    in seconds. An invalid text is reported.
+    """
     if text in ("", "-1", "0"):
         return 0
     if text.isascii() and text.isdigit() and len(text) < 12 and int(text) * _SECOND_US <= DURATION_US_MAX:

@@ -16,7 +16,9 @@ from hotspare.windows.statedb_writer.declaration import StatedbWriterWindow
 
 
 class StatedbWriterOperator(Operator):
-    """Passes everything on and keeps nothing, whatever its index."""
+    """Passes every event unchanged and keeps no rows, whatever its index. Raises ProjectError if records have indexes and updates
+    may lack values.
+    """
 
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput]) -> None:
         super().__init__(window, inputs)

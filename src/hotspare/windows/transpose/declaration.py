@@ -24,16 +24,16 @@ from hotspare.model.window_rules import check_derived_schema
 from hotspare.model.window_type import CarriedFields, HorizonMeasure, SchemaOrigin, StateHorizon, WindowInput, WindowType
 
 NUMBER_FIELD = "tagNum"
-"""The key of rows of the long form in addition to that of their input: the number of the tag, from 0."""
+"""Name of the key of rows of the long form, in addition to the key of their input: the number of the tag, from 0."""
 NAMES_MAX = 62
 NEVER = "never"
 
 
 class Mode(Enum):
     WIDE = "wide"
-    """A row for each input row, with the newest values of all tags of its group."""
+    """The output has one row for each input row, with the newest values of all tags of its group."""
     LONG = "long"
-    """A row for each tag."""
+    """The output has one row for each tag of an input row."""
 
 
 MODES = {each.value: each for each in Mode}
@@ -41,8 +41,10 @@ MODES = {each.value: each for each in Mode}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransposeWindow(Window):
-    """`tag`: the field that holds the tag. `values`: the fields that hold its values; the wide form has a field TAG_VALUE for each
-    of `tags` and of `values`. `group_by` and `clear_timeout_us` (0: never): for mode wide."""
+    """A transpose window as declared. `tag`: the field with the tag; `values`: the fields with the tag's values. The wide form has
+    a field TAG_VALUE for each tag of `tags` and each value of `values`. `group_by` and `clear_timeout_us` (0: never) are for mode
+    wide only.
+    """
 
     mode: Mode
     tag: str
@@ -53,7 +55,7 @@ class TransposeWindow(Window):
 
     @property
     def wide_names(self) -> tuple[str, ...]:
-        """The fields of the wide form, tag by tag."""
+        """The names of the fields TAG_VALUE of the wide form, tag by tag."""
         return tuple(f"{tag}_{value}" for tag in self.tags for value in self.values)
 
 
@@ -175,7 +177,7 @@ edges: [given -> tagged -> wide -> long, stream -> named -> all]
     def carried_fields(
         self, window: TransposeWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
     ) -> CarriedFields:
-        """Returns the partition fields that pass."""
+        """Returns the partition fields that pass through. Refuses mode wide if no partition field is among `group_by`."""
         if window.mode is Mode.WIDE and not keys[0].intersection(window.group_by):
             hint = "group by the field by which its sources are partitioned"
             return CarriedFields(refusal="rows of one group may be of several partitions", hint=hint)
@@ -188,7 +190,7 @@ def _timeout_us(text: str, place: Place, found: Mistakes) -> int:
 
 
 def _check_options(window: TransposeWindow, found: Mistakes) -> None:
-    """Checks options that do not need the input's schema."""
+    """Reports mistakes in options that can be found without the input's schema."""
     wanted = {"tag field": window.tag, "tags": window.tags, "values": window.values}
     for what, value in wanted.items():
         if not value:

@@ -9,7 +9,8 @@ row, and does not change the group.
 
 Groups are a relation (`_TagGroups`). With a timeout it evicts groups that had no row for that time, at heartbeats.
 
-Long: each row is emitted as one row per tag, an update block as one update block per tag; nothing is kept except in an index.
+Long: each row is emitted as one row per tag, an update block as one update block per tag. Only an index of input rows is kept, if
+needed.
 """
 
 from __future__ import annotations
@@ -45,13 +46,17 @@ _EMPTY_TEXT = pa.array([""], pa.string())
 
 
 GROUPS, PENDING = "groups", "pending"
-"""Parts of the page, in addition to the two indexes: the newest values, and work that waits for room."""
+"""Parts of the page, in addition to the indexes of input and of output rows: the newest values of groups, and work that waits for
+room.
+"""
 _NO_BEATS: Int64s = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
 class _PendingBatch:
-    """Rows, the count of processed ones (in mode long: the count of rows emitted for them), and heartbeats that remain."""
+    """A batch in progress: resolved rows; the count of processed ones, or, in mode long, of rows emitted for them; ranks of
+    heartbeats that remain.
+    """
 
     chunk: Chunk
     at: int
@@ -117,13 +122,13 @@ class TransposeOperator(Operator):
         return OperatorResult(made, bad.by_rank(), until)
 
     def _given(self, page: Page, chunk: Chunk, timeline: Timeline, strings: StringTable) -> tuple[Chunk, BadEvents]:
-        """Returns the events, resolved if needed."""
+        """Returns the events, resolved if needed, and bad events for those that the index refuses."""
         if not self._resolves:
             return clear_partial_flags(chunk) if self._is_keyed else chunk, NO_BAD_EVENTS
         return resolved_events(page.parts[GIVEN], chunk, timeline, self._entry, strings)
 
     def _laid_out(self, chunk: Chunk) -> Chunk:
-        """Returns rows with the fields that pass; the others are null."""
+        """Returns rows of the window's schema with the fields that pass through; the others are not set yet."""
         lanes = np.empty((len(chunk), len(self.schema)), np.int64)
         valid = np.empty((len(chunk), len(self.schema)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
@@ -132,7 +137,9 @@ class TransposeOperator(Operator):
     def _wide(
         self, page: Page, work: _PendingBatch, timeline: Timeline, strings: StringTable, rows_max: int
     ) -> tuple[Chunk, BadEvents, int | None]:
-        """Returns the outputs, the bad events, and the rank of the heartbeat at which more groups are to be evicted."""
+        """Processes rows and heartbeats in mode wide. Returns outputs, bad events, and the rank of the heartbeat at which more
+        groups are to be evicted, or None.
+        """
         made: list[Chunk] = []
         bad, chunk, groups = NO_BAD_EVENTS, work.chunk, cast(Relation, page.parts[GROUPS])
         while True:
@@ -172,7 +179,7 @@ class TransposeOperator(Operator):
         return relation.settle(resolution), bad
 
     def _long(self, work: _PendingBatch, strings: StringTable, rows_max: int) -> tuple[Chunk, int | None]:
-        """Returns at most `rows_max` output rows, and the rank at which the next one continues; None if none is left."""
+        """Returns about `rows_max` output rows, and the rank at which the next one continues; None if all rows are emitted."""
         chunk, tags = work.chunk, len(self._tags)
         end = min(work.at + max(rows_max, 2), len(chunk) * tags)
         numbers, rows = _by_tag(chunk, np.arange(work.at, end), tags)
@@ -191,8 +198,9 @@ class TransposeOperator(Operator):
 
 
 def _by_tag(chunk: Chunk, places: Int64s, tags: int) -> tuple[Int64s, Int64s]:
-    """Returns the number of the tag and of the row for outputs at `places`: row by row, tag by tag; for an update block the new row
-    and the old one of each tag."""
+    """Returns the number of the tag and of the row for the outputs numbered `places`. Outputs are ordered by row, then by tag; an
+    update block has its new row and its old row for each tag.
+    """
     is_new = chunk.opcode == Opcode.UPDATE_BLOCK
     first = places // tags
     first -= np.concatenate(([False], is_new[:-1]))[first]
@@ -202,7 +210,7 @@ def _by_tag(chunk: Chunk, places: Int64s, tags: int) -> tuple[Int64s, Int64s]:
 
 
 def _evict_expired_groups(groups: Relation, beat: int, timeline: Timeline, rows_max: int) -> bool:
-    """Evicts at most `rows_max` groups that expire at this heartbeat; returns whether no expired group is left."""
+    """Evicts groups that expire at heartbeat `beat`, at most `rows_max` of them. Returns whether no expired group is left."""
     if not groups.is_done:
         return groups.continue_change(rows_max).until is None
     nothing = Chunk.empty(groups.shape.width)
@@ -210,7 +218,7 @@ def _evict_expired_groups(groups: Relation, beat: int, timeline: Timeline, rows_
 
 
 class _TagGroups:
-    """The newest values of groups by tag, apart from the groups themselves, which are a `Relation` with a row per group.
+    """Reads and updates the newest values of groups by tag. The groups themselves are a `Relation` with a row per group.
 
     An observed row is a partial upsert of its group. Null in a partial upsert keeps the old value, so a number for each tag has
     bits for its null values. A group may be null in any group field: a number in the key has bits for these, too.
@@ -221,7 +229,9 @@ class _TagGroups:
     def __init__(
         self, given: Schema, tag: str, tags: int, values: tuple[str, ...], group_by: tuple[str, ...], limit_us: int
     ) -> None:
-        """Rows are of the schema `given`, with `tags` tags; groups without a row for `limit_us` are evicted, 0: never."""
+        """Rows have the schema `given`. `tag`: the field with the tag; `tags`: the number of tags. Groups without a row for
+        `limit_us` microseconds are evicted; 0: never.
+        """
         self._tag = given.index[tag]
         self._tags = tags
         self._values = [given.index[name] for name in values]
@@ -234,19 +244,20 @@ class _TagGroups:
         coded = [i for i, is_coded in enumerate(self._coded) if is_coded]
         coded += [self._first + t * len(values) + v for t in range(tags) for v, i in enumerate(self._values) if types[i] in CODED]
         self.rows_max = max(1, tuning.current().transposed_lanes // (self._nulls + tags))
-        """The number of rows to observe at a time."""
+        """The number of rows that a caller should observe in one step, which bounds the memory of their lanes."""
         self._shape = Shape(self._nulls + tags, tuple(range(self._first)), tuple(coded))
         self._policy = k.Policy(k.TIME_SLIDING, limit_us, limit_us, 0, 0, 0) if limit_us else KEEP_ALL
 
     def relation(self) -> Relation:
-        """Returns an empty relation for the newest values of each group."""
+        """Returns an empty relation for the newest values of groups."""
         return Relation(self._shape, self._policy, reading=LoadMode.AT_USE)
 
     def observe(
         self, groups: Relation, given: Chunk, timeline: Timeline, tags: Int64s, strings: StringTable
     ) -> tuple[Int64s, Bools]:
-        """Processes rows in order; returns lanes and validity of all values of each row's group after it, tag by tag. `tags`: the
-        codes of the tags; rows with another one, or null, change nothing. `timeline` has no heartbeats."""
+        """Applies rows to their groups in order. Returns lanes and validity of all values of each row's group after the row, tag by
+        tag. `tags`: the codes of the tags; rows with another tag, or null, change no values. `timeline` must have no heartbeats.
+        """
         resolution = groups.resolve_chunk(self._upserts(given, tags, strings), timeline)
         _, slots = resolution.arrived_rows()
         lanes, valid = groups.lanes[slots], groups.valid[slots]
@@ -281,7 +292,7 @@ class _TagGroups:
 
 
 def _numbers(lane: Int64s, codes: Int64s) -> Int64s:
-    """Returns the place of each value among the codes, -1 if it is not one of them."""
+    """Returns the index in `codes` of each value in `lane`; -1 if it is not among them."""
     order = np.argsort(codes, kind="stable")
     at = np.minimum(np.searchsorted(codes[order], lane), len(codes) - 1)
     return np.where(codes[order][at] == lane, order[at], -1)

@@ -21,12 +21,12 @@ from hotspare.model.window_type import CarriedFields, Inputs, SchemaOrigin, Wind
 
 
 class Merging(Enum):
-    """The treatment of an insert of an existing key, and of an update or delete of an unknown one."""
+    """How a union treats an insert of an existing key, and an update or delete of an unknown key."""
 
     STRICT = "strict"
-    """Such a row is a bad event."""
+    """An insert of an existing key is a bad event, and so is an update or delete of an unknown key."""
     LOOSE = "loose"
-    """Inserts and updates are upserts, deletes are safe deletes."""
+    """Inserts and updates are treated as upserts, deletes as safe deletes, so that neither is refused."""
 
 
 MERGINGS = {each.value: each for each in Merging}
@@ -34,7 +34,7 @@ MERGINGS = {each.value: each for each in Merging}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionWindow(Window):
-    """A union has the schema of its inputs."""
+    """A union window as declared: its schema is that of its inputs."""
 
     merging: Merging = Merging.STRICT
 
@@ -93,7 +93,9 @@ edges: [first -> high, second -> all, high -> all, first -> newest, high -> newe
         return {"merging": window.merging.value}
 
     def carried_fields(self, window: UnionWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns the partition fields that all inputs have; without one, rows of a key may be in several partitions."""
+        """Returns the partition fields that all inputs have. Refuses several inputs without one: rows of one key could be in
+        several partitions.
+        """
         fields = frozenset.intersection(*keys)
         if len(keys) > 1 and not fields:
             hint = "partition the sources of all its inputs by one field, and pass it on to here"

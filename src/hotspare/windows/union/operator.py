@@ -29,7 +29,7 @@ from hotspare.windows.union.declaration import Merging, UnionWindow
 ROWS = "rows"
 
 _LOOSE = np.arange(len(Opcode) + 1, dtype=np.uint8)
-"""Loose opcodes by strict ones."""
+"""Opcodes of a loose union, by the opcodes of its input."""
 _LOOSE[[Opcode.INSERT, Opcode.UPDATE, Opcode.DELETE]] = Opcode.UPSERT, Opcode.UPSERT, Opcode.SAFE_DELETE
 
 
@@ -58,7 +58,7 @@ class UnionOperator(Operator):
 
 
 def _mixed(given: Sequence[Changelog], merging: Merging) -> Changelog:
-    """Returns the kind of changelog that several inputs form together."""
+    """Returns the kind of changelog that the inputs form together."""
     opcodes = [each.opcodes for each in given]
     if merging is Merging.LOOSE or Opcodes.PUBLISHED in opcodes:
         return UPSERTS if all(each.is_whole for each in given) else PUBLISHED
@@ -66,7 +66,7 @@ def _mixed(given: Sequence[Changelog], merging: Merging) -> Changelog:
 
 
 def _without_old_rows(chunk: Chunk) -> Chunk:
-    """Returns the new rows of update blocks as updates, which the index refuses for unknown keys."""
+    """Returns the chunk with each update block as an update of its new row. The index refuses such an update for an unknown key."""
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     if not len(blocks):
         return chunk
@@ -76,7 +76,7 @@ def _without_old_rows(chunk: Chunk) -> Chunk:
 
 
 def _loosened(chunk: Chunk) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
-    """Returns loose opcodes; the old row of an update block remains a delete."""
+    """Returns the opcodes of a loose union for a chunk. The old row of an update block remains a delete."""
     opcode = _LOOSE[chunk.opcode]
     opcode[np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK) + 1] = Opcode.DELETE
     return opcode

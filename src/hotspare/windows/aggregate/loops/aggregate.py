@@ -2,7 +2,7 @@
 
 A group is a row: its key, its results, and the components that these are computed from. Like all rows of pages it is never
 overwritten: each event makes a new version, so emitted versions still exist when outputs are gathered. If a sum needs more words
-than most groups have, its group moves to rows with words for all doubles, and stays there until it is empty.
+than a narrow row has, its group moves to a wide row, with words for all doubles, until the group is empty.
 """
 
 from __future__ import annotations
@@ -44,26 +44,36 @@ from hotspare.windows.aggregate.loops.text_extremes import update_text_extremes
 from hotspare.windows.aggregate.loops.values import Trees
 
 SLOT, IS_WIDE = 0, 1
-"""Columns of `Outputs.places`."""
+"""Columns of `Outputs.places`: the slot of a version of a group, and 1 if that slot is in the wide rows."""
 PLACES_WIDTH = 2
 MADE, TAKEN, HALF, TIDIED, EVENT, STEP, ASKS = 0, 1, 2, 3, 4, 5, 6
-"""Entries of `Outputs.counts`: outputs made; rows taken; 1 if the first half of an update block across two groups, that of the old
-group, is done; 1 if gaps of pages were checked for the present change; all changes ever made by the window; steps done of the
-present change's ordered state; whether pages may be absent (`table.unloaded`): NEVER, ASK before one is cleared, or ANSWERED if
-those needed next are in memory."""
+"""Entries of `Outputs.counts`:
+
+MADE    outputs made
+TAKEN   event rows processed
+HALF    1 if an update across two groups has changed the old group, and not yet the new one
+TIDIED  1 if gaps of pages were checked for the present change
+EVENT   all changes ever made by the window
+STEP    completed steps of the present change of ordered state
+ASKS    whether pages may be unloaded (`table.unloaded`): NEVER; ASK before rows of a page are moved; ANSWERED if the pages needed
+        next are in memory
+"""
 COUNTS_WIDTH = 7
 NEVER, ASK, ANSWERED = 0, 1, 2
 EVICTED = np.int64(7)
-"""Opcode of the delete of a row that the next event, an insert or update, evicted from a window with retention: if both are of one
-group they change it together."""
+"""Opcode of the delete of a row that the next event, an insert or update, evicted from a window with retention. If both are of one
+group, they change the group together.
+"""
 STEPS_OF_SET = INLINE_VALUES_MAX + 2
-"""The most changes that one event causes for a set in trees: all values inside the group's row, an old value and a new one."""
+"""The most changes that one event causes for a set in trees: it inserts all values from the group's row, removes one, inserts one.
+"""
 DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_ROOM, NEEDS_PAGES = map(np.int64, range(7))
 
 
 class GroupChange(NamedTuple):
-    """The programs that change a group, and its row while it is changed: `small` for `program`, `large` for `wide_program`, which
-    has more words."""
+    """The programs that change a group, and buffers for its row: `small` for `program`, and `large` for `wide_program`, whose rows
+    have more words.
+    """
 
     program: GroupProgram
     wide_program: GroupProgram
@@ -73,9 +83,10 @@ class GroupChange(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """Room for two outputs for each row of the events. `lanes` and `valid` have keys and results, `failed` the number of a result
-    with an error, counted from 1, or 0. `source`: the event that caused an output. `places` int64[., 2]: the slot of each version,
-    among the wide rows if IS_WIDE is 1; empty if the caller does not need it."""
+    """Output arrays with room for two outputs per event row. `lanes` and `valid` have keys and results; `failed` has the number of
+    the first result with an error, counted from 1, or 0. `source`: the event row that caused an output. `places` int64[., 2]: SLOT
+    and IS_WIDE of each version; empty if the caller does not need them.
+    """
 
     rank: Int64s
     opcode: UInt8s
@@ -90,7 +101,9 @@ class Outputs(NamedTuple):
 
 @kernel
 def start_output(out: Outputs, events: GroupEvents, row: Whole, opcode: Whole, slot: Whole, is_wide: Whole) -> Whole:
-    """Starts an output and returns its number; `write_output_values` adds keys and results."""
+    """Starts an output with `opcode` and with rank and flags of event row `row`. Returns its number; the caller then adds keys and
+    results by `write_output_values`.
+    """
     at = np.int64(out.counts[MADE])
     i, cause = np.uint64(at), np.uint64(row)
     out.rank[i] = events.rank[cause]
@@ -106,7 +119,7 @@ def start_output(out: Outputs, events: GroupEvents, row: Whole, opcode: Whole, s
 
 @kernel
 def write_output_values(out: Outputs, at: Whole, lanes: Int64s, valid: Bools, version: Whole) -> None:
-    """Writes keys and results of a version of a group, and FAILED."""
+    """Writes keys, results and FAILED of the group's row `version` to output `at`."""
     to, source, width = np.uint64(at), np.uint64(version), np.uint64(out.lanes.shape[1])
     out.failed[to] = lanes[source, width]
     for j in range(width):
@@ -116,7 +129,9 @@ def write_output_values(out: Outputs, at: Whole, lanes: Int64s, valid: Bools, ve
 
 @kernel
 def store_group(rows: Rows, group: Group, place: np.uint64, old: Whole, h: np.uint64) -> Whole:
-    """Writes the next version of a group; `old` is the present one, or NONE. Returns its slot."""
+    """Writes `group` as the next version of its row, and returns the slot. `old`: the slot of the present version, or NONE for a
+    new group; `place` and `h`: the place in the index, and the hash, of its key.
+    """
     slot = take_slot(rows)
     for j in range(rows.lanes.shape[1]):
         rows.lanes[slot, j] = group.lanes[0, j]
@@ -142,7 +157,9 @@ def drop_group(rows: Rows, place: np.uint64, slot: Whole) -> None:
 
 @kernel
 def emit_new_version(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, slot: Whole, was: Whole, is_wide: Whole) -> None:
-    """Emits the version of a group after an event, if there is one; `was`: the one before, or NONE."""
+    """Emits the version of a group after an event, unless `slot` is NONE. `was`: the slot before the event. The output is an insert
+    if that is NONE; else it is the first row of an update block.
+    """
     if slot >= 0:
         at = start_output(out, events, row, INSERT if was < 0 else UPDATE_BLOCK, slot, is_wide)
         write_output_values(out, at, rows.lanes, rows.valid, slot)
@@ -150,7 +167,9 @@ def emit_new_version(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, 
 
 @kernel
 def emit_old_version(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, was: Whole, is_wide: Whole) -> None:
-    """Emits the version of a group before an event, if there was one."""
+    """Emits the version of a group before an event, unless `was` is NONE: a delete, or, after `emit_new_version`, the second row of
+    an update block.
+    """
     if was >= 0:
         at = start_output(out, events, row, DELETE, was, is_wide)
         write_output_values(out, at, rows.lanes, rows.valid, was)
@@ -158,7 +177,7 @@ def emit_old_version(out: Outputs, events: GroupEvents, row: Whole, rows: Rows, 
 
 @kernel
 def may_clear_unloaded_page(rows: Rows, counts: Int64s) -> bool:
-    """Whether the next change of ordered state may clear a page that may not be in memory."""
+    """Whether the next change of ordered state may move rows of a page that may not be in memory."""
     return bool(counts[ASKS] == ASK and slots_before_gap_check(rows.state) == 0 and too_many_gaps(rows.state))
 
 
@@ -166,8 +185,10 @@ def may_clear_unloaded_page(rows: Rows, counts: Int64s) -> bool:
 def change_trees(
     group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, number: Whole, new: Whole, old: Whole, counts: Int64s
 ) -> Whole:
-    """Applies a change to a set in trees: values from the row of the group are inserted, the old value is removed, then the new one
-    is inserted. Returns DONE, or NEEDS_TREE_ROOM or NEEDS_PAGES; completed steps are counted and not repeated."""
+    """Applies a change to set `number` in trees: values from the row of the group are inserted, the value of `old` is removed, that
+    of `new` is inserted. Returns DONE, or NEEDS_TREE_ROOM or NEEDS_PAGES. Completed steps are counted, so a repeated call does not
+    repeat them.
+    """
     at, column, begin = program.inline_sets[number, INLINE_AT], program.sets[number], number * STEPS_OF_SET
     moved = group.lanes[0, at] if at >= 0 else np.int64(0)
     counts[STEP] = max(counts[STEP], begin)
@@ -193,8 +214,9 @@ def change_trees(
 def change_ordered_state(
     group: Group, program: GroupProgram, ordered: OrderedState, events: GroupEvents, new: Whole, old: Whole, counts: Int64s
 ) -> Whole:
-    """Applies a change to the ordered state outside the group's row: sets, and then the rows themselves. Returns DONE, or the
-    reason to wait; completed steps are counted and not repeated."""
+    """Applies a change to the ordered state outside the group's row: first the sets, then the stored rows. Returns DONE, or a
+    NEEDS_ code. Completed steps are counted, so a repeated call does not repeat them.
+    """
     for number in range(len(program.sets)):
         if not can_stay_inline(group, program, np.int64(number), events, new, old):
             state = change_trees(group, program, ordered.trees, events, np.int64(number), new, old, counts)
@@ -232,8 +254,9 @@ def process_wide_change(
     was: Whole,
     out: Outputs,
 ) -> Whole:
-    """Applies a change to a group whose sums need more words. It is among the wide rows, or moves there from the narrow slot `was`,
-    or is new. Returns DONE, or the reason to wait; the group is unchanged then."""
+    """Applies a change to a group whose sums need more words. Its row is wide already, or moves from the narrow slot `was`, or is
+    new. Returns DONE, or a NEEDS_ code; the row of the group is unchanged then.
+    """
     row, keys, number = new if new >= 0 else old, c.program.keys, out.counts[EVENT]
     h = key_hash(events.lanes, row, keys)
     if not is_ready(wide) or not room_for(wide.by_key, h):
@@ -272,7 +295,7 @@ def process_wide_change(
 
 @kernel
 def may_clear(narrow: Rows, wide: Rows) -> bool:
-    """Whether the next change looks for pages to clear."""
+    """Whether the next change may move rows of a sparse page of groups."""
     of_narrow = narrow.state[FILL] == 1 and too_many_gaps(narrow.state)
     of_wide = wide.state[LIVE] > 0 and slots_before_gap_check(wide.state) == 0 and too_many_gaps(wide.state)
     return bool(of_narrow or of_wide)
@@ -282,7 +305,9 @@ def may_clear(narrow: Rows, wide: Rows) -> bool:
 def process_change(
     narrow: Rows, wide: Rows, c: GroupChange, ordered: OrderedState, events: GroupEvents, new: Whole, old: Whole, out: Outputs
 ) -> Whole:
-    """Applies a change to a group. Returns DONE, or the reason to wait; the group is unchanged then."""
+    """Applies a change to a group: row `new` is added, row `old` is removed; either may be NONE. Returns DONE, or a NEEDS_ code;
+    the row of the group is unchanged then. A removal from an unknown group changes nothing.
+    """
     row, counts, program = new if new >= 0 else old, out.counts, c.program
     h = key_hash(events.lanes, row, program.keys)
     if not is_ready(narrow) or not has_room(narrow.by_key, h):
@@ -334,9 +359,10 @@ def process_change(
 
 @kernel
 def read_eviction_pair(keys: Int64s, events: GroupEvents, at: Whole, half: Whole) -> tuple[Whole, Whole, Whole]:
-    """Returns new and old row of the next change, and the number of rows taken with it, if row `at` was EVICTED. It is a change of
-    its own if the next row is of another group, or updates a row of the same group. An update that brings a row from another group
-    changes that group first."""
+    """Returns the new and the old row of the next change, and the number of event rows that it completes, if row `at` is EVICTED.
+    The eviction is a change by itself if the next row is of another group, or updates a row of the same group. If the next update
+    moves a row from another group to this one, that other group changes first.
+    """
     new = at + 1
     if not agree(events.lanes, at, keys, events.lanes, new, keys):
         return np.int64(NONE), at, np.int64(1)
@@ -351,9 +377,10 @@ def read_eviction_pair(keys: Int64s, events: GroupEvents, at: Whole, half: Whole
 
 @kernel
 def run_aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: OrderedState, events: GroupEvents, out: Outputs) -> Whole:
-    """Processes events in order. Returns DONE, or the room that it needs before it is called again. An update that moves a row from
-    one group to another changes the old group, and then the new one. An evicted row leaves its group in the same change that adds
-    the row that evicted it."""
+    """Processes events in order. Returns DONE, or a NEEDS_ code: the caller provides the room or pages, and calls again. An update
+    that moves a row to another group changes the old group, and then the new one. An evicted row is removed from its group in the
+    same change that adds the row that evicted it.
+    """
     counts, is_short = out.counts, has_inline_state_only(c.program, ordered)
     while counts[TAKEN] < len(events.rank):
         at, opcode = np.int64(counts[TAKEN]), events.opcode[counts[TAKEN]]
@@ -390,7 +417,9 @@ def run_aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: OrderedStat
 
 @kernel
 def gather_groups(narrow: Rows, wide: Rows, out: Outputs) -> None:
-    """Writes the values of all outputs again, from the slots of their versions."""
+    """Writes keys and results of all outputs again, from the slots in `places`. Call it after lists were replaced by texts in the
+    rows.
+    """
     for at in range(out.counts[MADE]):
         slot = out.places[at, SLOT]
         if out.places[at, IS_WIDE] == 0:

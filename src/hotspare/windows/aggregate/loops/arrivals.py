@@ -19,8 +19,11 @@ from hotspare.windows.aggregate.loops.components import GroupEvents
 
 
 class Arrivals(NamedTuple):
-    """`lists` is by the columns of `rows` that identify a group. `columns`: the columns of events that `rows` stores; `keys`: those
-    that are the key of a row; `groups`: those that identify its group."""
+    """Rows in order of arrival, with a list for each group. A group is identified by the condition columns of `rows`.
+
+    `columns`: columns of events that `rows` stores. `keys`: columns of events that are the key of a row. `groups`: columns of
+    events that are the key of its group.
+    """
 
     rows: Rows
     lists: Lists
@@ -31,7 +34,7 @@ class Arrivals(NamedTuple):
 
 @called
 def is_prepared_for_row(arrivals: Arrivals, events: GroupEvents, row: Whole) -> bool:
-    """Whether there is room for an event's row."""
+    """Whether the pages, their index and the lists have room for event row `row`."""
     rows, lists = arrivals.rows, arrivals.lists
     has_lists = room_for(lists.by_condition, key_hash(events.lanes, row, arrivals.groups))
     return is_ready(rows) and has_lists and room_for(rows.by_key, key_hash(events.lanes, row, arrivals.keys))
@@ -39,7 +42,9 @@ def is_prepared_for_row(arrivals: Arrivals, events: GroupEvents, row: Whole) -> 
 
 @kernel
 def tidy_arrivals(arrivals: Arrivals) -> None:
-    """Checks gaps of pages before a change, and updates the lists for moved rows. Runs once before each change."""
+    """Prepares a change: checks gaps of pages, which may move rows, and updates the lists for moved rows. Call it once before each
+    change.
+    """
     rows = arrivals.rows
     check_gaps_shared(rows, 0)
     for at in range(rows.state[MOVED]):
@@ -49,7 +54,9 @@ def tidy_arrivals(arrivals: Arrivals) -> None:
 
 @called
 def change_arrivals(arrivals: Arrivals, events: GroupEvents, row: Whole, sign: Whole) -> None:
-    """Appends an event's row as the newest (`sign` 1), or removes it (-1)."""
+    """Appends event row `row` as the newest of its group (`sign` 1), or removes it (-1). A stored row with the same key is removed
+    first.
+    """
     rows = arrivals.rows
     h = key_hash(events.lanes, row, arrivals.keys)
     place = look_up(rows.by_key, rows.lanes, rows.keys, events.lanes, row, arrivals.keys, h)
@@ -75,14 +82,15 @@ def change_arrivals(arrivals: Arrivals, events: GroupEvents, row: Whole, sign: W
 
 @called
 def first_arrival(arrivals: Arrivals, lanes: Int64s, row: Whole, groups: Int64s) -> Whole:
-    """Returns the slot of the first row of the group that these columns identify; NONE if it is empty."""
+    """Returns the slot of the oldest row of the group whose key is in columns `groups` of `lanes[row]`; NONE for an empty group."""
     return first_to_walk(arrivals.lists, lanes, row, groups)
 
 
 @kernel
 def arrival_at(arrivals: Arrivals, first: Whole, steps: Whole) -> Whole:
-    """Returns the slot `steps` after the first row; below 0, it counts from the end: -1 is the last row. NONE if the group has too
-    few rows."""
+    """Returns the slot of the row `steps` after `first`, the first row of its group. Below 0, `steps` counts from the end: -1 is
+    the last row. NONE if the group has too few rows.
+    """
     links = arrivals.lists.links
     at: Whole = first
     if first >= 0 and steps < 0:

@@ -13,39 +13,50 @@ from hotspare.table.loops.pages import Rows
 from hotspare.windows.aggregate.loops.exact import add_within, add_words, mantissa_of, mul_high, position_of
 
 KIND, AT, WIDTH, A, B, LIMBS, PERIOD = 0, 1, 2, 3, 4, 5, 6
-"""Columns of `GroupProgram.components`: its kind; its first column in a row of a group, and its number of columns; the columns of
-events that it reads; words of a sum; number of the `GroupProgram.periods` that it belongs to, or NONE."""
+"""Columns of `GroupProgram.components`:
+
+KIND, AT, WIDTH  the kind; the first column in a row of a group, and the number of columns
+A, B             columns of events that the component reads, or a constant
+LIMBS            words of a sum
+PERIOD           the number of the period in `GroupProgram.periods`, or NONE
+"""
 COMPONENT_WIDTH = 7
 COUNT, SUM, DOUBLE_SUM, PRODUCT, DOUBLE_PRODUCT, LEAST, GREATEST = (np.int64(kind) for kind in range(7))
-"""Components over the rows of a group: the count of values of A that are not null, or of rows if A is NONE; sums of values and of
-products; extremes that only grow, since removed values are ignored."""
+"""Kinds of components over the rows of a group. COUNT: the count of values of A that are not null, or of rows if A is NONE. SUM and
+DOUBLE_SUM: sums of A; PRODUCT and DOUBLE_PRODUCT: sums of A * B. LEAST and GREATEST: extremes that ignore removed values.
+"""
 OPCODES, LAST, LAST_KEPT, LAST_OPCODE, EVENTS = (np.int64(kind) for kind in range(7, 12))
-"""Components over the events of a group: the count of those with opcode A; the value of the last one, and of the last that was not
-a delete; its opcode; its number among the events of the window."""
+"""Kinds of components over the events of a group. OPCODES: the count of events with opcode A. LAST and LAST_KEPT: the value of the
+last event, and of the last one that was not a delete. LAST_OPCODE: the opcode of the last event. EVENTS: the number of its change
+among those of the window.
+"""
 NTH, NEWEST = np.int64(12), np.int64(13)
-"""Components over rows that are never removed: the value of row number B, from 1 on; the values of the newest rows, the last one
-first."""
+"""Kinds of components over rows that are never removed. NTH: the value of row number B, from 1 on. NEWEST: the values of the newest
+rows, the last row first.
+"""
 LEAST_TEXT, GREATEST_TEXT = np.int64(14), np.int64(15)
-"""Extremes of texts, from which nothing is removed (`windows.aggregate.loops.text_extremes`)."""
+"""Kinds of components for the extremes of texts; they ignore removed values (`windows.aggregate.loops.text_extremes`)."""
 INLINE_AT, INLINE_DOUBLE = 0, 1
-"""Columns of `GroupProgram.inline_sets`."""
+"""Columns of `GroupProgram.inline_sets`: the first column of a set in a row of a group, or NONE; 1 if its values are doubles."""
 NANS, INFINITIES, NEGATIVE_INFINITIES, LOW = 0, 1, 2, 3
-"""Columns of a sum of doubles: counts of the values that are not finite, and then the sum (`windows.aggregate.loops.exact`)."""
+"""Columns of a sum of doubles: the counts of NaN and of both infinities among the values; then the sum of all other values
+(`windows.aggregate.loops.exact`).
+"""
 
 INSERTED, UPDATED, DELETED = np.int64(1), np.int64(2), np.int64(3)
-"""Opcodes as components count and report them."""
+"""Opcodes as the components OPCODES and LAST_OPCODE count and report them."""
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _SIGN = np.uint64(1 << 63)
 _INFINITE = np.uint64(0x7FF << 52)
 _NAN = np.uint64(0x7FF8 << 48)
 _ONE_POINT = np.uint64(0x3FF << 52)
-"""The bits of 1.0."""
+"""The bits of the double 1.0."""
 
 
 class GroupProgram(NamedTuple):
-    """The program run for each event. `keys`: columns of events that identify a group, which are the first columns of its row. They
-    are followed by one column for each row of `results`, then FAILED: the number of the first result with an error, counted from 1,
-    or 0; then the count of the group's rows.
+    """The program run for each event. `keys`: columns of events that identify a group. A row of a group has these columns first,
+    then one column for each row of `results`, and FAILED, the number of the first result with an error, counted from 1, or 0. Then
+    come the count of the group's rows and the components.
 
     components   int64[., 7]
     results      int64[., 7]
@@ -53,8 +64,7 @@ class GroupProgram(NamedTuple):
     sets         int64[.]     columns of events whose values are kept in order, by set
     shares       double[.]    the parameter of each result, such as the share of a percentile
     texts        int64[.]     components that are LEAST_TEXT or GREATEST_TEXT
-    inline_sets  int64[., 2]  INLINE_AT of each set, its first column in a row of a group (`windows.aggregate.loops.inline_sets`),
-                              or NONE; INLINE_DOUBLE, whether it is a set of doubles
+    inline_sets  int64[., 2]  INLINE_AT and INLINE_DOUBLE of each set (`windows.aggregate.loops.inline_sets`)
     """
 
     keys: Int64s
@@ -68,7 +78,7 @@ class GroupProgram(NamedTuple):
 
 
 class GroupEvents(NamedTuple):
-    """Resolved events; the two rows of an update block are neighbours. `time_us`: system time, by rank."""
+    """Resolved events; the old row of an update block follows the new one. `time_us`: system time in microseconds, by rank."""
 
     rank: Int64s
     opcode: UInt8s
@@ -79,7 +89,7 @@ class GroupEvents(NamedTuple):
 
 
 class Group(NamedTuple):
-    """The row of a group while it is changed, [1, width]; `doubles` are the same lanes."""
+    """The row of a group while it is changed, in arrays of shape [1, width]; `doubles` is a view of `lanes`."""
 
     lanes: Int64s
     doubles: npt.NDArray[np.float64]
@@ -102,7 +112,7 @@ def load_group(group: Group, rows: Rows, slot: Whole) -> None:
 
 @called
 def begin_group(group: Group, program: GroupProgram, events: GroupEvents, row: Whole) -> None:
-    """Resets the group to one without rows, with the key of an event."""
+    """Resets `group` to a group without rows, with the key of event row `row`."""
     clear_columns(group, np.int64(0), np.int64(group.lanes.shape[1]))
     for k in range(len(program.keys)):
         group.lanes[0, k] = events.lanes[row, program.keys[k]]
@@ -117,8 +127,9 @@ def begin_group(group: Group, program: GroupProgram, events: GroupEvents, row: W
 
 @called
 def widen_group(group: Group, program: GroupProgram, narrow: Rows, slot: Whole, was: GroupProgram) -> None:
-    """Copies a stored group to `group`, with more words for its sums: `program` is that of wide rows, `was` that of narrow ones.
-    The columns after the components are equally many in both."""
+    """Copies the narrow row at `slot` to `group`, with more words for its sums. `program` is that of wide rows, `was` that of
+    narrow rows; both have equally many columns after the components.
+    """
     for j in range(len(program.keys) + len(program.results) + 2):
         group.lanes[0, j], group.valid[0, j] = narrow.lanes[slot, j], narrow.valid[slot, j]
     for c in range(len(program.components)):
@@ -146,7 +157,7 @@ def widen_group(group: Group, program: GroupProgram, narrow: Rows, slot: Whole, 
 
 @kernel
 def plain_lane(lane: Whole, is_double: Whole) -> Whole:
-    """Returns the canonical bits of a value: -0.0 becomes 0.0, and all NaN are one."""
+    """Returns the canonical bits of a value. For doubles, -0.0 becomes 0.0, and all NaN become one."""
     bits = np.uint64(lane)
     if is_double == 0 or (bits & ~_SIGN <= _INFINITE and bits != _SIGN):
         return np.int64(lane)
@@ -155,14 +166,14 @@ def plain_lane(lane: Whole, is_double: Whole) -> Whole:
 
 @kernel
 def sortable(lane: Whole, is_double: Whole) -> Whole:
-    """Returns whole numbers in the order of values: NaN is the greatest double, and -0.0 is 0.0."""
+    """Returns a whole number that orders as the value does. For doubles, NaN is the greatest, and -0.0 equals 0.0."""
     lane = plain_lane(lane, is_double)
     return lane if is_double == 0 or lane >= 0 else np.int64(~np.uint64(lane) | _SIGN)
 
 
 @kernel
 def count_non_finite(group: Group, at: Whole, a: np.uint64, b: np.uint64, sign: Whole) -> bool:
-    """Counts a product a * b that is not finite; returns False if it is finite."""
+    """Counts the product of the doubles with the bits `a` and `b` if either is not finite. Returns False if both are finite."""
     size_a, size_b = a & ~_SIGN, b & ~_SIGN
     if size_a < _INFINITE and size_b < _INFINITE:
         return False
@@ -175,7 +186,9 @@ def count_non_finite(group: Group, at: Whole, a: np.uint64, b: np.uint64, sign: 
 
 @kernel
 def add_value(group: Group, part: Int64s, events: GroupEvents, row: Whole, sign: Whole) -> bool:
-    """Adds a value, or a product of two, to a sum, or subtracts it. Returns False if the sum needs more words."""
+    """Adds (`sign` 1) a value, or a product of two, to the sum `part`, or subtracts it (-1). Returns False if the sum needs more
+    words.
+    """
     kind, at = part[KIND], part[AT]
     a, b = np.uint64(events.lanes[row, part[A]]), np.uint64(events.lanes[row, part[B]])
     if kind == DOUBLE_SUM and add_within(group.lanes, np.int64(0), at + LOW, part[LIMBS], a, sign):
@@ -209,7 +222,9 @@ def update_extreme(group: Group, part: Int64s, events: GroupEvents, row: Whole) 
 
 @kernel
 def add_row(group: Group, program: GroupProgram, events: GroupEvents, row: Whole, sign: Whole) -> bool:
-    """Adds a row to the group, or removes it. Returns False if a sum needs more words."""
+    """Adds event row `row` to the group (`sign` 1), or removes it (-1). Returns False if a sum needs more words; earlier components
+    are then changed already.
+    """
     group.lanes[0, len(program.keys) + len(program.results) + 1] += sign
     for c in range(len(program.components)):
         part = program.components[c]
@@ -226,8 +241,10 @@ def add_row(group: Group, program: GroupProgram, events: GroupEvents, row: Whole
 
 @kernel
 def record_event(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> None:
-    """Records the last event: `new` and `old` are its rows, or NONE. The old row of an update follows the new one. An old row
-    before the new one was evicted for it, which counts as a delete and then an insert."""
+    """Updates the components over events. `new` and `old` are the rows of the event, or NONE; `number` is that of the change. In an
+    update the old row follows the new one. An old row before the new one was evicted for it, which counts as a delete and then an
+    insert.
+    """
     opcode = (UPDATED if old > new else INSERTED) if new >= 0 else DELETED
     is_evicted = new > old >= 0
     row, rows = new if new >= 0 else old, group.lanes[0, len(program.keys) + len(program.results) + 1]
@@ -251,7 +268,7 @@ def record_event(group: Group, program: GroupProgram, events: GroupEvents, new: 
 
 @kernel
 def reset_expired_periods(group: Group, program: GroupProgram, now: Whole) -> None:
-    """Resets the components of periods that are over when a row arrives."""
+    """Resets the components of each period that is over at `now`, in microseconds, and begins the next period then."""
     for p in range(len(program.periods)):
         start = program.periods[p, 0]
         if group.valid[0, start] and now - group.lanes[0, start] < program.periods[p, 1]:
@@ -267,7 +284,7 @@ def reset_expired_periods(group: Group, program: GroupProgram, now: Whole) -> No
 
 @kernel
 def change_group(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> bool:
-    """Applies an event to the components of `group`. Returns False if a sum needs more words."""
+    """Applies an event to the components of `group`. Returns False if a sum needs more words; `group` is then incomplete."""
     if new >= 0:
         reset_expired_periods(group, program, events.time_us[events.rank[new]])
     for step in range(2):

@@ -6,11 +6,12 @@ A sum occupies the columns from `at` on: LOW, and then `limbs` words of 64 bits,
 
 where `bias` is 0 for whole numbers, DOUBLE_BIAS for doubles, so that the smallest one is 1, and twice that for their products.
 
-Proof that no bit is lost. An addend covers some words; it is only added if all of these lie between the lowest word and the last
+Proof that no bit is lost. An addend covers adjacent words; it is only added if all of them lie between the lowest word and the last
 but one. So it is smaller than 2**(64 * (limbs - 1)), and each addition changes the last word by 1 at most, by a carry or borrow.
 From 2**62 it takes 2**62 additions to overflow, more than any engine can run. If an addend lies elsewhere, the words are moved,
-provided that those that fall out are empty: zeros at the low end, copies of the sign at the high end. Else the sum needs more
-words, and is not changed. A sum with DOUBLE_LIMBS, or PRODUCT_LIMBS, covers all doubles, or products of two, and never needs more.
+provided that the words that are dropped are empty: zeros at the low end, copies of the sign at the high end. Else the sum needs
+more words, and is not changed. A sum with DOUBLE_LIMBS, or PRODUCT_LIMBS, covers all doubles, or products of two, and never needs
+more.
 
 A sum is rounded once, to the nearest double, ties to even: so it depends on its current addends alone, not on its history.
 """
@@ -28,13 +29,13 @@ from hotspare.rows.compile import Whole, called, kernel
 UInt64s = npt.NDArray[np.uint64]
 
 DOUBLE_BIAS = 1074
-"""The smallest double is 2**-1074."""
+"""The smallest positive double is 2**-1074; sums of doubles count in units of it."""
 DOUBLE_LIMBS, PRODUCT_LIMBS = 34, 67
-"""Words that hold the sum of any doubles, of any products of two: 2098 and 4196 bits, and one word more."""
+"""Words that suffice for any sum of doubles, and of products of two doubles: 2098 and 4196 bits, and one word more."""
 NUMERATOR_LIMBS = 2 * PRODUCT_LIMBS + 4
 
 POWERS = np.ldexp(1.0, np.arange(-1074, 1024))
-"""All powers of two that are doubles, ascending."""
+"""All finite powers of two that are doubles, ascending: entry i is 2**(i - 1074)."""
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 _HALF = np.uint64(32)
@@ -47,12 +48,13 @@ _TWO = np.uint64(2)
 _LOW_BITS = np.uint64((1 << 12) - 1)
 _TWO_33, _TWO_53 = np.float64(2.0**33), np.float64(2.0**53)
 POWER_MAX = 900
-"""A number below 2**107 times any power of two up to this one is a finite double."""
+"""The largest exponent allowed in `likely_rounded`: a number below 2**107, times 2**900, is certainly a finite double."""
 
 
 class Scratch(NamedTuple):
-    """Temporary numbers: `first` and `second` of PRODUCT_LIMBS words, `square` of twice as many, `numerator` int64[1,
-    NUMERATOR_LIMBS + 1], which is itself a sum."""
+    """Temporary numbers. `first` and `second` have PRODUCT_LIMBS + 1 words, `square` twice as many. `numerator` int64[1,
+    NUMERATOR_LIMBS + 1] is itself a sum.
+    """
 
     first: UInt64s
     second: UInt64s
@@ -62,7 +64,7 @@ class Scratch(NamedTuple):
 
 @kernel
 def mul_high(a: np.uint64, b: np.uint64) -> np.uint64:
-    """Returns the upper 64 bits of a product."""
+    """Returns the upper 64 bits of the product a * b, which has 128 bits."""
     a0, a1, b0, b1 = a & _LOW_HALF, a >> _HALF, b & _LOW_HALF, b >> _HALF
     middle = a1 * b0 + ((a0 * b0) >> _HALF)
     other = a0 * b1 + (middle & _LOW_HALF)
@@ -82,7 +84,7 @@ def bit_length(word: np.uint64) -> Whole:
 
 @kernel
 def is_filled_with(lanes: Int64s, row: Whole, begin: Whole, end: Whole, word: Whole) -> bool:
-    """Whether all columns from `begin` to `end` hold `word`."""
+    """Whether the columns of `row` from `begin` to before `end` all hold `word`."""
     same = True
     for j in range(begin, end):
         same &= lanes[row, j] == word
@@ -91,7 +93,9 @@ def is_filled_with(lanes: Int64s, row: Whole, begin: Whole, end: Whole, word: Wh
 
 @kernel
 def move_words(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, first: Whole, last: Whole) -> bool:
-    """Moves the words so that they cover numbers `first` to `last` and one beyond. Returns False if this would drop bits."""
+    """Moves the words of a sum so that they cover the words numbered `first` to `last`, and one more. Returns False if this would
+    drop bits; the value of the sum never changes.
+    """
     low, begin, end = lanes[row, at], at + 1, at + 1 + limbs
     if is_filled_with(lanes, row, begin, end, 0):
         lanes[row, at] = first - 1 if first > 0 and last - first + 1 <= limbs - 2 else first
@@ -118,8 +122,9 @@ def move_words(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, first: Whole,
 def add_words(
     lanes: Int64s, row: Whole, at: Whole, limbs: Whole, position: Whole, low: np.uint64, high: np.uint64, sign: Whole
 ) -> bool:
-    """Adds `sign`, 1 or -1, times (high * 2**64 + low) * 2**position. Returns False if it needs more words; then the value of the
-    sum is unchanged."""
+    """Adds (high * 2**64 + low) * 2**position to a sum, multiplied by `sign`, 1 or -1. Returns False if the sum needs more words;
+    its value is then unchanged.
+    """
     shift = np.uint64(position & 63)
     first = position >> 6
     a, b, c = low, high, _ZERO
@@ -148,8 +153,9 @@ def add_words(
 
 @kernel
 def add_within(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bits: np.uint64, sign: Whole) -> bool:
-    """Adds `sign` times a double, given by its bits, if the words cover it as they are; the result is that of `add_words`. Returns
-    False if it is not finite, or words have to be moved; then nothing is changed."""
+    """Adds a double with these bits, multiplied by `sign`, if the words of the sum cover it as they are; the result is that of
+    `add_words`. Returns False if the double is not finite, or words have to be moved; then nothing is changed.
+    """
     exponent = (bits >> np.uint64(52)) & _EXPONENT
     position = np.int64(exponent) - 1 if exponent > _ZERO else np.int64(0)
     first = (position >> 6) - lanes[row, at]
@@ -175,7 +181,7 @@ def add_within(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bits: np.uint
 
 @kernel
 def mantissa_of(bits: np.uint64) -> np.uint64:
-    """Returns the mantissa of a finite double without its sign: the double is mantissa * 2**(position - DOUBLE_BIAS)."""
+    """Returns the mantissa of a finite double without its sign: the double is mantissa * 2**(position_of(bits) - DOUBLE_BIAS)."""
     fraction = bits & _MANTISSA
     return fraction if (bits >> np.uint64(52)) & _EXPONENT == _ZERO else fraction | _HIDDEN
 
@@ -188,7 +194,9 @@ def position_of(bits: np.uint64) -> Whole:
 
 @kernel
 def magnitude(lanes: Int64s, row: Whole, begin: Whole, lowest: Whole, j: Whole, sign: Whole) -> np.uint64:
-    """Returns word j of a sum without its sign; `lowest`: the first word that is not 0."""
+    """Returns word `j` of the magnitude of a sum. `lowest`: the number of the first word that is not 0; `sign`: -1 if the sum is
+    negative.
+    """
     word = np.uint64(lanes[row, begin + j])
     if sign == 0:
         return word
@@ -199,7 +207,7 @@ def magnitude(lanes: Int64s, row: Whole, begin: Whole, lowest: Whole, j: Whole, 
 
 @kernel
 def lowest_word(lanes: Int64s, row: Whole, begin: Whole, limbs: Whole) -> Whole:
-    """Returns the number of the first word that is not 0; `limbs` if there is none."""
+    """Returns the number of the first word of a sum that is not 0; `limbs` if all are 0."""
     j = np.int64(0)
     while j < limbs and lanes[row, begin + j] == 0:
         j += 1
@@ -208,7 +216,7 @@ def lowest_word(lanes: Int64s, row: Whole, begin: Whole, limbs: Whole) -> Whole:
 
 @kernel
 def highest_word(lanes: Int64s, row: Whole, begin: Whole, limbs: Whole, lowest: Whole, sign: Whole) -> Whole:
-    """Returns the number of the last word of the magnitude that is not 0; the sum must not be 0."""
+    """Returns the number of the last word of the magnitude that is not 0. The sum must not be 0."""
     j = np.int64(limbs - 1)
     while magnitude(lanes, row, begin, lowest, j, sign) == _ZERO:
         j -= 1
@@ -217,9 +225,10 @@ def highest_word(lanes: Int64s, row: Whole, begin: Whole, limbs: Whole, lowest: 
 
 @kernel
 def likely_rounded(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
-    """Returns the result of `rounded`, or NaN if this shortcut cannot decide it. It uses the highest word that is not only sign,
-    the word below it, and whether any lower bit is set. They form two doubles, the lower one with an odd last bit if lower bits are
-    set, so that one addition rounds correctly."""
+    """Returns the result of `rounded`, or NaN if this shortcut cannot decide it. The highest word that is not only sign, the word
+    below it, and whether any lower bit is set, form two doubles. The lower double gets an odd last bit if lower bits are set, so
+    that one addition rounds correctly.
+    """
     words, top = np.uint64(at + 1), np.int64(limbs - 1)
     sign = np.int64(lanes[row, words + np.uint64(top)] >> 63)
     while top > 0 and lanes[row, words + np.uint64(top)] == sign:
@@ -249,7 +258,7 @@ def likely_rounded(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bias: Who
 
 @called
 def rounded(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
-    """Returns the double nearest to a sum, ties to even; infinity if it is beyond them."""
+    """Returns the double nearest to a sum, ties to even; an infinity if the sum is beyond all doubles."""
     begin = at + 1
     lowest = lowest_word(lanes, row, begin, limbs)
     if lowest == limbs:
@@ -279,8 +288,9 @@ def rounded(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, bias: Whole) -> 
 
 @called
 def copy_words(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, words: UInt64s) -> tuple[Whole, Whole]:
-    """Writes the magnitude of a sum that is not 0 to `words`, from its first to its last word that is not 0. Returns their count,
-    and the number of the first, counted as LOW is."""
+    """Writes the magnitude of a sum that is not 0 to `words`, from its lowest to its highest word that is not 0. Returns the number
+    of words written, and the position of the lowest one, in words as LOW is.
+    """
     begin = at + 1
     lowest = lowest_word(lanes, row, begin, limbs)
     sign = np.int64(lanes[row, begin + limbs - 1] >> 63)
@@ -308,15 +318,16 @@ def multiply(x: UInt64s, x_length: Whole, y: UInt64s, y_length: Whole, out: UInt
 
 @called
 def add_number(out: Int64s, words: UInt64s, length: Whole, at: Whole, sign: Whole) -> None:
-    """Adds `sign` times a number of `length` words to the sum `out[0]`, from its word `at` on."""
+    """Adds a number of `length` words, multiplied by `sign`, to the sum `out[0]`, from its word `at` on."""
     for j in range(length):
         add_words(out, np.int64(0), np.int64(0), np.int64(out.shape[1] - 1), 64 * (out[0, 0] + at + j), words[j], _ZERO, sign)
 
 
 @called
 def spread(lanes: Int64s, row: Whole, sums: Whole, limbs: Whole, squares: Whole, wide: Whole, count: Whole, s: Scratch) -> None:
-    """Writes count * (sum of squares) - (sum)**2 to `s.numerator`: `count` times the sum of squared differences from the mean. Its
-    bias is that of the squares."""
+    """Writes count * (sum of squares) - (sum)**2 to `s.numerator`, with the bias of the squares. That is `count` times the sum of
+    squared differences from the mean. `sums` and `squares` are the first columns of both sums, with `limbs` and `wide` words.
+    """
     out = s.numerator
     out[0, :] = 0
     if is_filled_with(lanes, row, squares + 1, squares + 1 + wide, 0):

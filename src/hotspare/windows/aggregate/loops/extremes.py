@@ -1,9 +1,9 @@
 """Loops of sets of which only the least and the greatest value are needed: two heaps over the rows of a set.
 
 They are pairing heaps: a row has a list of rows below it, the newest first. An inserted value is compared with the top alone. When
-a value is removed, the rows below it are merged two by two, and the pairs then from the last one on. Each change takes O(log n)
-steps, amortised, and most take few: if values are removed in the order of insertion, it is one or two. The shape of the heaps does
-not show in any output.
+a value is removed, the rows below it are merged in pairs, and then the pairs, from the last to the first. A change takes O(log n)
+steps, amortised; it takes one or two if values are removed in the order of insertion. The shape of the heaps does not show in any
+output.
 
 The index of roots finds the top of the heap of least values, and that row links to the top of the other heap.
 """
@@ -18,17 +18,20 @@ from hotspare.table.loops.index import NONE
 from hotspare.windows.aggregate.loops.values import NODES_WIDTH, Forest, precedes
 
 BELOW, NEXT, BEFORE = 0, 1, 2
-"""Columns of `Trees.nodes` of one heap, from its first one on: the first of the rows below a row; its neighbours in the list of
-rows below the same parent, where BEFORE of the first one is the parent; NONE if there is none."""
+"""Columns of `Trees.nodes` for one heap, counted from the first one of that heap. BELOW: the first of the rows below a row. NEXT
+and BEFORE: its neighbours in the list of rows below the same parent; BEFORE of the first row is the parent. NONE if there is none.
+"""
 LEAST, GREATEST = np.int64(0), np.int64(3)
-"""The first column of each heap."""
+"""The first column of each heap in `Trees.nodes`."""
 OTHER_TOP = 1
-"""The top of the heap of least values is in no list: its NEXT is the top of the other heap."""
+"""The column in which the top of the heap of least values has the top of the other heap. It is NEXT, which a top does not need,
+since a top is in no list.
+"""
 
 
 @kernel
 def melded(forest: Forest, a: Whole, b: Whole, heap: Whole) -> Whole:
-    """Merges two heaps; returns the top. NONE is an empty heap."""
+    """Merges the heaps with the tops `a` and `b`, and returns the top. NONE is an empty heap; `heap` is LEAST or GREATEST."""
     if a < 0:
         return b
     if b < 0:
@@ -46,13 +49,13 @@ def melded(forest: Forest, a: Whole, b: Whole, heap: Whole) -> Whole:
 
 @kernel
 def unlink_node(nodes: Int64s, slot: Whole, heap: Whole) -> None:
-    """Unlinks a row from its neighbours."""
+    """Resets the links of a row to its neighbours; the links of the neighbours do not change."""
     nodes[slot, heap + NEXT] = nodes[slot, heap + BEFORE] = NONE
 
 
 @called
 def merge_heap_list(forest: Forest, first: Whole, heap: Whole) -> Whole:
-    """Merges the heaps of a list, from `first` on; returns the top."""
+    """Merges the heaps of a list that begins with `first`. Returns the top, NONE for an empty list."""
     nodes, at = forest.nodes, first
     pairs: Whole = NONE
     while at >= 0:
@@ -75,7 +78,7 @@ def merge_heap_list(forest: Forest, first: Whole, heap: Whole) -> Whole:
 
 @called
 def delete_from_heap(forest: Forest, top: Whole, slot: Whole, heap: Whole) -> Whole:
-    """Removes a row from its heap; returns the top."""
+    """Removes row `slot` from the heap with the top `top`. Returns the new top, NONE if the heap is empty."""
     nodes = forest.nodes
     rest = merge_heap_list(forest, np.int64(nodes[slot, heap + BELOW]), heap)
     if slot == top:
@@ -89,13 +92,15 @@ def delete_from_heap(forest: Forest, top: Whole, slot: Whole, heap: Whole) -> Wh
 
 @kernel
 def greatest_of(nodes: Int64s, least: Whole) -> Whole:
-    """Returns the top of the heap of greatest values."""
+    """Returns the top of the heap of greatest values, by `least`, the top of the least ones; NONE if that is NONE."""
     return np.int64(nodes[least, OTHER_TOP]) if least >= 0 else NONE
 
 
 @called
 def insert_into_both_heaps(forest: Forest, least: Whole, slot: Whole) -> Whole:
-    """Inserts a row into the heaps of its set; returns the top of the least values."""
+    """Inserts row `slot` into both heaps of its set. `least` is the top of the least values, NONE for an empty set; returns the new
+    one.
+    """
     nodes, greatest = forest.nodes, greatest_of(forest.nodes, least)
     for j in range(NODES_WIDTH):
         nodes[slot, j] = NONE
@@ -108,7 +113,9 @@ def insert_into_both_heaps(forest: Forest, least: Whole, slot: Whole) -> Whole:
 
 @called
 def remove_from_both_heaps(forest: Forest, least: Whole, slot: Whole) -> Whole:
-    """Removes a row from the heaps of its set; returns the top of the least values, NONE if the set is empty."""
+    """Removes row `slot` from both heaps of its set. `least` is the top of the least values; returns the new one, NONE if the set
+    is empty.
+    """
     greatest = delete_from_heap(forest, greatest_of(forest.nodes, least), slot, GREATEST)
     forest.nodes[least, OTHER_TOP] = NONE
     top = delete_from_heap(forest, least, slot, LEAST)
@@ -124,8 +131,9 @@ def is_top(nodes: Int64s, slot: Whole, heap: Whole) -> bool:
 
 @called
 def replace_in_both_heaps(nodes: Int64s, slot: Whole, old: Whole, least: Whole) -> None:
-    """Replaces a row by another one with the same value. `least`: the top of the least values, which is `slot` if `old` was the
-    top."""
+    """Puts row `slot` in the place of row `old`, which has the same value. `least`: the top of the least values, which is `slot` if
+    `old` was the top.
+    """
     for j in range(NODES_WIDTH):
         nodes[slot, j] = nodes[old, j]
     if is_top(nodes, slot, GREATEST):

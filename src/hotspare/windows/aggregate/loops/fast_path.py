@@ -1,9 +1,9 @@
-"""The fast path of an event through an aggregate, for a group that exists before and after the event and keeps everything in its
-row. The words of its sums must be enough, too. Such a row is computed in place, in the next free slot, instead of in a temporary
-row.
+"""The fast path of an event through an aggregate: the group exists before and after the event and keeps everything in its row.
 
-Events that do not fit are detected before anything but that unused slot is written: then the general path of
-`windows.aggregate.loops.aggregate` does the whole change. Both result in the same rows in the same slots.
+The words of its sums must suffice, too. The new row is computed in place, in the next free slot, instead of in a buffer.
+
+Events that do not fit are detected before anything but that unused slot is written. The general path of
+`windows.aggregate.loops.aggregate` then does the whole change. Both paths result in the same rows in the same slots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hotspare.windows.aggregate.loops.results import LISTED_RESULTS, OrderedStat
 
 @kernel
 def has_inline_state_only(program: GroupProgram, ordered: OrderedState) -> bool:
-    """Whether each group keeps all its state in its row, and no texts are compared, which only the general path does."""
+    """Whether each group keeps all its state in its row, and keeps no extremes of texts, which only the general path compares."""
     every = len(ordered.arrivals.columns) == 0 and ordered.counts[LISTED_RESULTS] == 0 and len(program.texts) == 0
     for number in range(len(program.sets)):
         every &= program.inline_sets[number, INLINE_AT] >= 0
@@ -51,7 +51,9 @@ def change_on_fast_path(
     number: Whole,
     s: Scratch,
 ) -> tuple[Whole, Whole]:
-    """Changes a group; returns the slots of its row before and after, or NONE twice if it needs the general path."""
+    """Changes a group. Returns the slots of its row before and after; NONE twice, with no change made, if the event needs the
+    general path.
+    """
     state, row = narrow.state, new if new >= 0 else old
     if state[OPEN] < 0 or state[FILL] == 1 or state[FILL] == state[PAGE_SLOTS] or wide.state[LIVE] > 0:
         return NONE, NONE

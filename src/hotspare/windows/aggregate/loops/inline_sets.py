@@ -20,14 +20,14 @@ from hotspare.windows.aggregate.loops.components import (
 )
 
 INLINE_VALUES_MAX = 7
-"""Largest number of values of a set inside the row of its group: with their count they fill a cache line."""
+"""Largest number of values of a set inside the row of its group: these values and their count fill a cache line."""
 INLINE_SET_WIDTH = INLINE_VALUES_MAX + 1
 IN_TREES = np.int64(-1)
 
 
 @kernel
 def insert_inline_value(group: Group, at: Whole, lane: Whole, is_double: Whole) -> None:
-    """Inserts a value; the caller checks that there is room."""
+    """Inserts a value into the set at column `at`; the caller checks that there is room."""
     value = plain_lane(lane, is_double)
     place, rank = at + group.lanes[0, at], sortable(value, is_double)
     while place > at and sortable(group.lanes[0, place], is_double) > rank:
@@ -39,7 +39,7 @@ def insert_inline_value(group: Group, at: Whole, lane: Whole, is_double: Whole) 
 
 @kernel
 def remove_inline_value(group: Group, at: Whole, lane: Whole, is_double: Whole) -> None:
-    """Removes a value, if it is present."""
+    """Removes one occurrence of a value from the set at column `at`, if the value is present."""
     value, last = plain_lane(lane, is_double), at + group.lanes[0, at]
     place = at + 1
     while place <= last and group.lanes[0, place] != value:
@@ -54,7 +54,7 @@ def remove_inline_value(group: Group, at: Whole, lane: Whole, is_double: Whole) 
 
 @kernel
 def can_stay_inline(group: Group, program: GroupProgram, number: Whole, events: GroupEvents, new: Whole, old: Whole) -> bool:
-    """Whether a set is inside the row of its group, and remains there after an event with the rows `new` and `old`."""
+    """Whether set `number` is inside the row of its group, and has room there for an event with the rows `new` and `old`."""
     at, column = program.inline_sets[number, INLINE_AT], program.sets[number]
     if at < 0 or group.lanes[0, at] == IN_TREES:
         return False
@@ -65,7 +65,7 @@ def can_stay_inline(group: Group, program: GroupProgram, number: Whole, events: 
 
 @kernel
 def change_inline_sets(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole) -> None:
-    """Applies an event to the sets inside the row of a group; there is room."""
+    """Applies an event to all sets inside the row of a group; the caller checks that they have room."""
     for number in range(len(program.sets)):
         at, is_double, column = (
             program.inline_sets[number, INLINE_AT],
@@ -81,7 +81,7 @@ def change_inline_sets(group: Group, program: GroupProgram, events: GroupEvents,
 
 @kernel
 def move_set_to_trees(group: Group, at: Whole) -> None:
-    """Clears the columns of a set that moves to trees."""
+    """Marks the set at column `at` as one in trees and resets its columns. The caller has inserted its values into the trees."""
     for j in range(INLINE_SET_WIDTH):
         group.lanes[0, at + j] = 0
     group.lanes[0, at] = IN_TREES
@@ -89,7 +89,7 @@ def move_set_to_trees(group: Group, at: Whole) -> None:
 
 @kernel
 def count_inline_distinct(group: Group, at: Whole) -> Whole:
-    """Returns the number of different values."""
+    """Returns the number of distinct values of the set at column `at`."""
     found = np.int64(0)
     for j in range(at + 1, at + 1 + group.lanes[0, at]):
         found += 1 if j == at + 1 or group.lanes[0, j] != group.lanes[0, j - 1] else 0
@@ -98,7 +98,7 @@ def count_inline_distinct(group: Group, at: Whole) -> Whole:
 
 @kernel
 def inline_mode_column(group: Group, at: Whole) -> Whole:
-    """Returns the column of the most frequent value, the least of these; the set must not be empty."""
+    """Returns the column of the most frequent value, and of the least one if several are. The set must not be empty."""
     best, most, times = at + 1, np.int64(0), np.int64(0)
     for j in range(at + 1, at + 1 + group.lanes[0, at]):
         times = times + 1 if j > at + 1 and group.lanes[0, j] == group.lanes[0, j - 1] else np.int64(1)
@@ -114,7 +114,9 @@ def inline_number(group: Group, column: Whole, is_double: Whole) -> np.float64:
 
 @kernel
 def inline_percentile(group: Group, at: Whole, is_double: Whole, share: np.float64) -> np.float64:
-    """Returns the percentile, interpolated between the values on both sides of its place; the set must not be empty."""
+    """Returns the percentile `share`, from 0 to 1, interpolated between the values on both sides of its place. The set must not be
+    empty.
+    """
     place = share * np.float64(group.lanes[0, at] - 1)
     low, high = np.int64(np.floor(place)), np.int64(np.ceil(place))
     found, other = inline_number(group, at + 1 + low, is_double), inline_number(group, at + 1 + high, is_double)

@@ -41,15 +41,17 @@ from hotspare.windows.aggregate.loops.values import (
 )
 
 LEFT, RIGHT, UP, NODES, TOTAL, BEST = 0, 1, 2, 3, 4, 5
-"""Columns of `Trees.nodes`, by slot: children and parent, or NONE. Then three of the subtree including its root: the count of rows;
-the sum of multiplicities; and, if modes are needed, the slot of the most frequent value, the least of these."""
+"""Columns of `Trees.nodes`, by slot. LEFT, RIGHT and UP: children and parent, or NONE. NODES and TOTAL: the count of rows in the
+subtree of a row, and the sum of their multiplicities. BEST, if modes are needed: the slot of the most frequent value of the
+subtree, and of the least one if several are.
+"""
 DELTA, GAMMA = 3, 2
-"""Balance: the largest ratio of weights of two subtrees, and the ratio below which one rotation is enough."""
+"""Balance: DELTA is the largest ratio of the weights of two subtrees; below the ratio GAMMA one rotation is enough."""
 
 
 @kernel
 def sum_up(forest: Forest, slot: Whole) -> None:
-    """Computes the totals of a row's subtree from its children."""
+    """Computes NODES, TOTAL and BEST of a row from those of its children."""
     nodes = forest.nodes
     best: Whole = slot
     count, total, compares = np.int64(1), multiplicity(forest, slot), is_asked(forest, slot) == MODES
@@ -73,7 +75,9 @@ def weight(nodes: Int64s, slot: Whole) -> Whole:
 
 @kernel
 def rotated(forest: Forest, slot: Whole, side: Whole) -> Whole:
-    """Rotates the child on a side into the place of its parent; returns that child. The caller links it to its new parent."""
+    """Rotates the child of `slot` on side `side` into the place of its parent, and returns that child. The caller links the parent
+    above to it.
+    """
     nodes, other = forest.nodes, LEFT + RIGHT - side
     child = np.int64(nodes[slot, side])
     inner = np.int64(nodes[child, other])
@@ -88,7 +92,9 @@ def rotated(forest: Forest, slot: Whole, side: Whole) -> Whole:
 
 @kernel
 def balanced(forest: Forest, slot: Whole) -> Whole:
-    """Balances the two subtrees of a row and updates their totals; returns the row on top. The caller links it to its parent."""
+    """Balances the two subtrees of a row and updates their totals. Returns the row that is then on top; the caller links the parent
+    above to it.
+    """
     nodes = forest.nodes
     sum_up(forest, slot)
     for side in (LEFT, RIGHT):
@@ -103,7 +109,7 @@ def balanced(forest: Forest, slot: Whole) -> Whole:
 
 @kernel
 def replace_child(forest: Forest, parent: Whole, old: Whole, new: Whole) -> None:
-    """Links a parent, if there is one, to the child `new` in place of `old`."""
+    """Links `parent`, unless it is NONE, to the child `new` in place of `old`, and `new` to `parent`."""
     if parent >= 0:
         forest.nodes[parent, LEFT if forest.nodes[parent, LEFT] == old else RIGHT] = new
     if new >= 0:
@@ -112,7 +118,7 @@ def replace_child(forest: Forest, parent: Whole, old: Whole, new: Whole) -> None
 
 @called
 def rebalanced(forest: Forest, slot: Whole) -> Whole:
-    """Balances the tree from a row upwards; returns the root."""
+    """Balances the tree from row `slot` up to the root. Returns the root."""
     top = slot
     while slot >= 0:
         parent = np.int64(forest.nodes[slot, UP])
@@ -125,7 +131,7 @@ def rebalanced(forest: Forest, slot: Whole) -> Whole:
 
 @called
 def insert_into_tree(forest: Forest, root: Whole, slot: Whole) -> Whole:
-    """Inserts a row into its tree; returns the root."""
+    """Inserts row `slot` into the tree with the root `root`, NONE for an empty one. Returns the new root."""
     nodes = forest.nodes
     nodes[slot, LEFT] = nodes[slot, RIGHT] = nodes[slot, UP] = NONE
     at: Whole = root
@@ -142,7 +148,7 @@ def insert_into_tree(forest: Forest, root: Whole, slot: Whole) -> Whole:
 
 @called
 def remove_from_tree(forest: Forest, slot: Whole) -> Whole:
-    """Removes a row from its tree; returns the root, NONE if the tree is empty."""
+    """Removes row `slot` from its tree. Returns the root, NONE if the tree is empty."""
     nodes = forest.nodes
     left, right, parent = np.int64(nodes[slot, LEFT]), np.int64(nodes[slot, RIGHT]), np.int64(nodes[slot, UP])
     if left < 0 or right < 0:
@@ -178,7 +184,9 @@ def replace_row_in_heaps(trees: Trees, slot: Whole, old: Whole) -> None:
 
 @called
 def replace_row_in_set(trees: Trees, slot: Whole, old: Whole) -> None:
-    """Replaces a row by another one with the same value, also as the root."""
+    """Puts row `slot` in the place of row `old`, which has the same value, in the tree or heaps of its set. If `old` is the root,
+    the index of roots is changed, too.
+    """
     nodes, forest = trees.nodes, forest_of(trees)
     if is_asked(forest, slot) == EXTREMES:
         replace_row_in_heaps(trees, slot, old)
@@ -200,7 +208,7 @@ def replace_row_in_set(trees: Trees, slot: Whole, old: Whole) -> None:
 
 @kernel
 def set_probe_group(trees: Trees, lanes: Int64s, row: Whole, keys: Int64s, number: Whole) -> None:
-    """Sets the probe to set `number` of the group that these columns of a row identify."""
+    """Sets the probe to set `number` of the group whose key is in columns `keys` of `lanes[row]`."""
     width = trees.probe.shape[1]
     for k in range(len(keys)):
         trees.probe[0, k] = lanes[row, keys[k]]
@@ -209,7 +217,7 @@ def set_probe_group(trees: Trees, lanes: Int64s, row: Whole, keys: Int64s, numbe
 
 @kernel
 def set_probe_value(trees: Trees, lane: Whole) -> None:
-    """Sets the value of the probe. Doubles that are equal get equal bits."""
+    """Sets the value of the probe. Equal doubles get equal bits."""
     width = trees.probe.shape[1]
     kind = trees.kinds[trees.probe[0, width - OF_SET]]
     trees.probe[0, width - NUMBER] = 0 if kind == TEXT else plain_lane(lane, kind)
@@ -244,7 +252,7 @@ def probe_root(trees: Trees) -> Whole:
 
 @called
 def replace_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s, was: Whole, root: Whole) -> None:
-    """Replaces the root of the probe's set in the index."""
+    """Replaces `was`, the root of the probe's set, by `root` in the index of roots. Either may be NONE."""
     if was == root:
         return
     h = key_hash(probe, 0, conditions)
@@ -259,7 +267,7 @@ def replace_root(roots: Index, lanes: Int64s, conditions: Int64s, probe: Int64s,
 
 @kernel
 def is_prepared_for_value(trees: Trees) -> bool:
-    """Whether there is room for a change of the probe's set by its value."""
+    """Whether the pages, their index and the index of roots have room for a change of the probe's set by its value."""
     rows = trees.rows
     has_roots = room_for(trees.roots, key_hash(trees.probe, 0, rows.conditions))
     return is_ready(rows) and has_roots and room_for(rows.by_key, key_hash(trees.probe, 0, rows.keys))
@@ -267,7 +275,9 @@ def is_prepared_for_value(trees: Trees) -> bool:
 
 @kernel
 def tidy_values(trees: Trees) -> None:
-    """Checks gaps of pages before a change, and updates trees and heaps for moved rows. Runs once before each change."""
+    """Prepares a change: checks gaps of pages, which may move rows, and updates trees and heaps for moved rows. Call it once before
+    each change.
+    """
     rows = trees.rows
     if rows.state[FILL] == 1:
         check_gaps_shared(rows, 0)
@@ -278,7 +288,9 @@ def tidy_values(trees: Trees) -> None:
 
 @kernel
 def change_value(trees: Trees, sign: Whole) -> None:
-    """Increases (`sign` 1) or decreases (-1) the multiplicity of the probe's value."""
+    """Increases (`sign` 1) or decreases (-1) the multiplicity of the probe's value. A value whose multiplicity becomes 0 is
+    removed; a decrease of an absent value is ignored.
+    """
     rows, probe = trees.rows, trees.probe
     width, forest = rows.lanes.shape[1], forest_of(trees)
     h = key_hash(probe, 0, rows.keys)
@@ -314,7 +326,9 @@ def change_value(trees: Trees, sign: Whole) -> None:
 
 @called
 def value_at(forest: Forest, root: Whole, number: Whole) -> Whole:
-    """Returns the slot of the value at place `number`, counted from 0, where each value counts with its multiplicity."""
+    """Returns the slot of the value at place `number` of a tree, counted from 0 in ascending order; each value counts with its
+    multiplicity.
+    """
     at: Whole = root
     while True:
         left = np.int64(forest.nodes[at, LEFT])
@@ -330,8 +344,9 @@ def value_at(forest: Forest, root: Whole, number: Whole) -> Whole:
 
 @kernel
 def fill_trees(trees: Trees, slots: Int64s, begin: Whole) -> Whole:
-    """Inserts rows into their trees or heaps, from number `begin` on. Returns the number at which it stopped: the end, or a row for
-    which `roots` has no room."""
+    """Inserts the rows `slots[begin:]` into their trees or heaps. Returns the index in `slots` at which it stopped: the end, or
+    that of a row for which `roots` has no room.
+    """
     at = begin
     while at < len(slots):
         slot = slots[at]

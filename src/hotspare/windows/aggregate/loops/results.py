@@ -28,24 +28,27 @@ from hotspare.windows.aggregate.loops.ordered import BEST, NODES, TOTAL, probe_r
 from hotspare.windows.aggregate.loops.values import CODE, EXTREMES, NUMBER, TEXT, Trees, forest_of
 
 HOW, FIRST, SECOND, COUNTED, FIRST_LIMBS, SECOND_LIMBS, BIAS = 0, 1, 2, 3, 4, 5, 6
-"""Columns of `GroupProgram.results`: the kind of result; the row's columns that it reads; the words of these sums; the bias of the
-first."""
+"""Columns of `GroupProgram.results`. HOW: the kind of result. FIRST, SECOND, COUNTED: columns of the row that it reads.
+FIRST_LIMBS, SECOND_LIMBS: words of the sums in FIRST and SECOND. BIAS: bias of the first sum.
+"""
 RESULT_WIDTH = 7
 AS_IT_IS, NULLS, WHOLE_SUM, MONEY_SUM, NEAREST, MEAN, SPREAD, VARIANCE, DEVIATION, VARIATION, WEIGHTED = (
     np.int64(how) for how in range(11)
 )
 LEAST_VALUE, GREATEST_VALUE, DISTINCT, MODE, PERCENTILE = (np.int64(how) for how in range(11, 16))
-"""Results over set FIRST of the group; a percentile interpolates between adjacent values."""
+"""Kinds of results over set number FIRST of the group; a percentile interpolates between adjacent values."""
 ARRIVAL, LISTED = np.int64(16), np.int64(17)
-"""Results over the rows of the group in order of arrival, column FIRST: of the row SECOND steps from the first one, or from the
-last one; of all rows."""
+"""Kinds of results over the rows of a group in order of arrival, from the stored column FIRST. ARRIVAL: the value of the row SECOND
+steps from the first row, or, below 0, from the last. LISTED: the values of all rows.
+"""
 LISTS, ENTRIES, LISTED_RESULTS = 0, 1, 2
 """Entries of `OrderedState.counts`; the last one is the count of results that list all rows."""
 
 
 class OrderedState(NamedTuple):
-    """The ordered state of a window. `entries`: codes of listed values, `ends`: the end of each list in them; `counts`: the length
-    of both, and LISTED_RESULTS."""
+    """The ordered state of a window. `entries`: codes of listed values; `ends`: the end of each list in `entries`. `counts`: LISTS,
+    ENTRIES and LISTED_RESULTS.
+    """
 
     trees: Trees
     arrivals: Arrivals
@@ -55,13 +58,13 @@ class OrderedState(NamedTuple):
 
 
 TEXT_BYTES_MAX = 1 << 24
-"""Limit on a text of all rows, the same as for a text of an expression."""
+"""Limit on the bytes of a text that lists all rows, the same as for a text of an expression."""
 MONEY_MAX = np.int64(10**18 - 1)
 
 
 @kernel
 def non_finite_sum(group: Group, at: Whole) -> np.float64:
-    """Returns the sum of all values that are not finite, 0.0 without such values."""
+    """Returns the sum of those values that are not finite; 0.0 if all values are finite."""
     up, down = group.lanes[0, at + INFINITIES], group.lanes[0, at + NEGATIVE_INFINITIES]
     if group.lanes[0, at + NANS] > 0 or (up > 0 and down > 0):
         return np.float64(np.nan)
@@ -70,7 +73,7 @@ def non_finite_sum(group: Group, at: Whole) -> np.float64:
 
 @kernel
 def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
-    """Returns a sum as the nearest double. `bias` above 0: a sum of doubles."""
+    """Returns the sum at column `at` as the nearest double. A `bias` above 0 means that it is a sum of doubles."""
     if bias > 0:
         odd = non_finite_sum(group, at)
         if odd != 0.0:
@@ -83,7 +86,8 @@ def nearest(group: Group, at: Whole, limbs: Whole, bias: Whole) -> np.float64:
 @kernel
 def mean_of(group: Group, at: Whole, limbs: Whole, bias: Whole, total: np.float64, count: Whole) -> np.float64:
     """Returns a sum, whose nearest double is `total`, divided by `count`. If `total` is infinite, the exact sum is divided instead,
-    since the mean may be finite."""
+    since the mean may still be finite.
+    """
     if bias > 0 and non_finite_sum(group, at) != 0.0:
         return total
     if abs(total) != np.inf or count == 1:
@@ -94,7 +98,9 @@ def mean_of(group: Group, at: Whole, limbs: Whole, bias: Whole, total: np.float6
 
 @called
 def spread_of(group: Group, result: Int64s, s: Scratch) -> np.float64:
-    """Returns the sum of squared differences from the mean, or VARIANCE, DEVIATION or VARIATION."""
+    """Returns the statistic of `result`: the sum of squared differences from the mean (SPREAD), or VARIANCE, DEVIATION or
+    VARIATION.
+    """
     how, first, second, count = result[HOW], result[FIRST], result[SECOND], group.lanes[0, result[COUNTED]]
     bias, row = result[BIAS], np.int64(0)
     if bias > 0:
@@ -117,7 +123,7 @@ def spread_of(group: Group, result: Int64s, s: Scratch) -> np.float64:
 
 @kernel
 def is_sum_in_range(group: Group, at: Whole, how: Whole) -> bool:
-    """Whether a sum of whole numbers fits its type."""
+    """Whether a sum of whole numbers fits the type of the result: int64, or money if `how` is MONEY_SUM."""
     value, over = group.lanes[0, at + 1], group.lanes[0, at + 2]
     if over != value >> 63:
         return False
@@ -126,7 +132,7 @@ def is_sum_in_range(group: Group, at: Whole, how: Whole) -> bool:
 
 @kernel
 def write_value(group: Group, at: Whole, trees: Trees, number: Whole, slot: Whole) -> None:
-    """Writes the value of a row of set `number`."""
+    """Writes the value of row `slot` of set `number` to column `at` of the group."""
     width = trees.rows.lanes.shape[1]
     column = CODE if trees.kinds[number] == TEXT else NUMBER
     group.lanes[0, at], group.valid[0, at] = trees.rows.lanes[slot, width - column], True
@@ -134,7 +140,9 @@ def write_value(group: Group, at: Whole, trees: Trees, number: Whole, slot: Whol
 
 @kernel
 def percentile(group: Group, at: Whole, trees: Trees, number: Whole, root: Whole, share: np.float64) -> np.float64:
-    """Returns the percentile, interpolated between the values on both sides of its place. Column `at` is overwritten."""
+    """Returns the percentile `share` of a set in trees, interpolated between the values on both sides of its place. Column `at` of
+    the group is overwritten.
+    """
     place = share * np.float64(trees.nodes[root, TOTAL] - 1)
     low, high = np.int64(np.floor(place)), np.int64(np.ceil(place))
     found, other = np.float64(0.0), np.float64(0.0)
@@ -152,7 +160,9 @@ def percentile(group: Group, at: Whole, trees: Trees, number: Whole, root: Whole
 
 @kernel
 def write_ordered(group: Group, result: Int64s, share: np.float64, at: Whole, keys: Int64s, trees: Trees) -> None:
-    """Writes a result of a set kept in trees or heaps."""
+    """Writes a result of a set kept in trees or heaps to column `at` of the group. For an empty set, DISTINCT is 0, any other is
+    null.
+    """
     how, number = result[HOW], result[FIRST]
     set_probe_group(trees, group.lanes, np.int64(0), keys, number)
     root = probe_root(trees)
@@ -171,7 +181,9 @@ def write_ordered(group: Group, result: Int64s, share: np.float64, at: Whole, ke
 
 @kernel
 def write_inline_result(group: Group, how: Whole, share: np.float64, at: Whole, begin: Whole, is_double: Whole) -> None:
-    """Writes a result of a set kept in the row of the group, from column `begin` on."""
+    """Writes a result of a set kept in the row of the group, from column `begin` on, to column `at`. For an empty set, DISTINCT is
+    0, and any other result is null.
+    """
     count = group.lanes[0, begin]
     if how == DISTINCT:
         group.lanes[0, at], group.valid[0, at] = count_inline_distinct(group, begin), True
@@ -184,7 +196,9 @@ def write_inline_result(group: Group, how: Whole, share: np.float64, at: Whole, 
 
 @called
 def write_arrival(group: Group, result: Int64s, at: Whole, keys: Int64s, ordered: OrderedState) -> bool:
-    """Writes a result of the rows of the group in order of arrival. Returns False if it is a text of more than TEXT_BYTES_MAX."""
+    """Writes a result of the rows of the group in order of arrival to column `at`. Returns False if a list has more than
+    TEXT_BYTES_MAX bytes.
+    """
     rows, links, column = ordered.arrivals.rows, ordered.arrivals.lists.links, result[FIRST]
     slot = first_arrival(ordered.arrivals, group.lanes, np.int64(0), keys)
     if result[HOW] == ARRIVAL:
@@ -211,7 +225,7 @@ def write_arrival(group: Group, result: Int64s, at: Whole, keys: Int64s, ordered
 
 @kernel
 def has_list_room(ordered: OrderedState, rows: Whole) -> bool:
-    """Whether there is room for the lists of a group of `rows` rows."""
+    """Whether `entries` and `ends` have room for the lists of a group of `rows` rows."""
     results, counts = ordered.counts[LISTED_RESULTS], ordered.counts
     lists = counts[LISTS] + results <= len(ordered.ends)
     return bool(results == 0 or (lists and counts[ENTRIES] + results * rows <= len(ordered.entries)))
@@ -219,7 +233,7 @@ def has_list_room(ordered: OrderedState, rows: Whole) -> bool:
 
 @kernel
 def write_results(group: Group, program: GroupProgram, ordered: OrderedState, s: Scratch) -> None:
-    """Writes the results of a group. A result is null if too few values are counted for it."""
+    """Writes the results of a group to its row, and FAILED. A result is null if too few values are counted for it."""
     keys, failed = len(program.keys), np.int64(0)
     total_at: Whole = np.int64(-1)
     total = np.float64(0.0)

@@ -1,4 +1,4 @@
-"""The least and the greatest text of a group from which nothing is removed: stored as codes, compared as texts."""
+"""The least and the greatest text of a group, whose removed texts are ignored: stored as codes, compared as texts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from hotspare.windows.aggregate.loops.values import Trees, forest_of, text_prece
 
 @called
 def update_text_extremes(group: Group, program: GroupProgram, trees: Trees, events: GroupEvents, new: Whole) -> None:
-    """Updates the texts for the row `new`, or does nothing if it is NONE. Only the texts of `trees` are read."""
+    """Updates the least and greatest texts of a group for event row `new`; does nothing if that is NONE. `trees` provides the texts
+    by code.
+    """
     if new < 0:
         return
     forest = forest_of(trees)

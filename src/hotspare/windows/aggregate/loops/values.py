@@ -15,15 +15,17 @@ from hotspare.table.loops.pages import Rows
 from hotspare.windows.aggregate.loops.components import sortable
 
 NODES_WIDTH = 6
-"""Columns of `Trees.nodes`, by slot; their meaning depends on the queries that a set answers."""
+"""Columns of `Trees.nodes`. Their meaning depends on the queries that a set answers: see `ordered` and `extremes`."""
 OF_SET, NUMBER, CODE, TIMES = 4, 3, 2, 1
-"""Columns of a row, counted from the end: the number of its set in the group; its value, a number or the code of a text; its
-multiplicity."""
+"""Columns of a row, counted from the end. OF_SET: the number of its set in the group. NUMBER and CODE: its value, as a number or as
+the code of a text. TIMES: its multiplicity.
+"""
 PLAIN, DOUBLE, TEXT = np.int64(0), np.int64(1), np.int64(2)
-"""Kinds of values."""
+"""Kinds of values: whole numbers, doubles, and texts."""
 EXTREMES, PLACES, MODES = np.int64(0), np.int64(1), np.int64(2)
-"""Queries that a set answers: its least and greatest value, for which heaps are enough; also the value at a place, or the count of
-different values; also the most frequent value."""
+"""Queries that a set answers, each including the ones before. EXTREMES: the least and greatest value, for which heaps suffice.
+PLACES: the value at a place, and the count of distinct values. MODES: the most frequent value.
+"""
 
 
 class Trees(NamedTuple):
@@ -42,7 +44,7 @@ class Trees(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """The part of `Trees` that most steps need: fewer arguments from function to function."""
+    """The part of `Trees` that most steps need, so that fewer arguments are passed from function to function."""
 
     lanes: Int64s
     nodes: Int64s
@@ -59,13 +61,13 @@ def forest_of(trees: Trees) -> Forest:
 
 @kernel
 def is_asked(forest: Forest, slot: Whole) -> Whole:
-    """Returns which queries the set of a row answers."""
+    """Returns the queries of the set of row `slot`: EXTREMES, PLACES or MODES."""
     return np.int64(forest.queries_by_set[forest.lanes[slot, forest.lanes.shape[1] - OF_SET]])
 
 
 @kernel
 def text_precedes(forest: Forest, a: Whole, b: Whole) -> bool:
-    """Whether the bytes of code a are less than those of code b."""
+    """Whether the text of code `a` precedes that of code `b`, by bytes."""
     at, other = forest.places[a, BEGIN], forest.places[b, BEGIN]
     size, other_size = forest.places[a, SIZE], forest.places[b, SIZE]
     i, end = np.int64(0), min(size, other_size)
@@ -78,7 +80,7 @@ def text_precedes(forest: Forest, a: Whole, b: Whole) -> bool:
 
 @kernel
 def precedes(forest: Forest, a: Whole, b: Whole) -> bool:
-    """Whether the value of slot a is less than that of slot b, which is of the same set."""
+    """Whether the value of slot `a` precedes that of slot `b`, which is of the same set."""
     lanes, width = forest.lanes, forest.lanes.shape[1]
     kind = forest.kinds[lanes[a, width - OF_SET]]
     if kind == TEXT:

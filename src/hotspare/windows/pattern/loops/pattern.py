@@ -1,6 +1,6 @@
 """Loops of a pattern window: open matches, and how events and time change them (see `windows.pattern.operator`).
 
-An open match is a row of pages: the events it waits for, the partition, the state of the logic, deadlines, counts, values of
+An open match is a row of pages: the events that it waits for, the partition, the state of the logic, deadlines, counts, values of
 variables, and the output so far. A change of a match rewrites it as the newest row; the end of a match removes its row.
 
 Matches are kept in lists by (pattern, awaited events, partition), each in the order in which its matches last changed; and, by
@@ -106,7 +106,7 @@ def remove_match(rows: Rows, lists: Lists, slot: Whole) -> None:
 
 @kernel
 def store_match(rows: Rows, lists: Lists, p: Whole, deadline: Whole, work: MatchWork) -> None:
-    """Writes a match as the newest row. There must be room."""
+    """Stores the match in `work`, with its next `deadline`, as the newest row. The caller checks that there is room."""
     slot = take_slot(rows)
     at = np.uint64(slot)
     for j in range(work.lanes.shape[1]):
@@ -141,7 +141,7 @@ def emit_match(program: PatternProgram, p: Whole, out: MatchOutputs, work: Match
 
 @kernel
 def end_others(rows: Rows, lists: Lists, p: Whole, work: MatchWork) -> None:
-    """Ends all open matches of the pattern and the partition of the match in `work`."""
+    """Ends all open matches with the pattern `p` and the partition of the match in `work`."""
     work.lanes[0, PATTERN] = p
     for c in range(work.class_counts[p]):
         work.lanes[0, WAITS_FOR] = work.classes[p, c]
@@ -163,7 +163,7 @@ def set_partition(program: PatternProgram, events: PatternEvents, i: Whole, p: W
 
 @kernel
 def find_waiting_lists(lists: Lists, program: PatternProgram, events: PatternEvents, i: Whole, p: Whole, work: MatchWork) -> None:
-    """Finds the lists of matches that wait for an event."""
+    """Writes the first match of each list whose matches wait for event `i` to `work.cursors`, and the number of lists to LISTS."""
     mask = events.masks[p, i]
     work.lanes[0, PATTERN] = p
     set_partition(program, events, i, p, work)
@@ -181,7 +181,9 @@ def find_waiting_lists(lists: Lists, program: PatternProgram, events: PatternEve
 
 @kernel
 def nearest_cursor(rows: Rows, work: MatchWork) -> Whole:
-    """Returns the current list whose next match is the oldest; NONE if no match older than the event remains."""
+    """Returns the number of the current list whose next match changed longest ago; NONE if only matches stored during this event
+    remain.
+    """
     best, oldest = NONE, work.counts[START]
     for c in range(work.counts[LISTS]):
         slot = work.cursors[c]
@@ -192,7 +194,9 @@ def nearest_cursor(rows: Rows, work: MatchWork) -> Whole:
 
 @kernel
 def begin_next(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork) -> Whole:
-    """Turns to the next heartbeat or event. DONE: none remains."""
+    """Begins the next heartbeat or event, in order of rank. Returns GOES_ON; DONE if none remains; NEEDS_ROOM or NEEDS_PAGE if the
+    caller must provide that first.
+    """
     counts = work.counts
     e, b = counts[EVENTS_TAKEN], counts[BEAT]
     has_event = e < len(events.rank)
@@ -222,8 +226,9 @@ def begin_next(rows: Rows, lists: Lists, program: PatternProgram, events: Patter
 
 @kernel
 def open_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork) -> Whole:
-    """Turns to a pattern, or to the next phase after the last one. NEEDS_TRUTH: the caller must compute which open matches the
-    event is true for."""
+    """Begins pattern AT for the current event, or the phase after the last pattern. Returns GOES_ON, or NEEDS_TRUTH if the caller
+    must first compute for which open matches the event is true.
+    """
     counts = work.counts
     e, p = counts[EVENT], counts[AT]
     if p == len(program.patterns):
@@ -261,7 +266,9 @@ def advance_match(
     out: MatchOutputs,
     work: MatchWork,
 ) -> Whole:
-    """Applies an event, or time if `due` is a deadline, to an open match, or to a new one (slot NONE)."""
+    """Applies the current event, or time if `due` is a deadline and not UNSET, to the open match at `slot`; NONE is a new match.
+    Stores, emits or removes the match. Returns GOES_ON; IS_FULL or NEEDS_ROOM if no stored match was changed for lack of room.
+    """
     counts = work.counts
     first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
     e = counts[EVENT]
@@ -302,11 +309,12 @@ def advance_match(
 def run_pattern(
     rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, out: MatchOutputs, work: MatchWork
 ) -> Whole:
-    """Processes events and heartbeats in order of rank.
+    """Processes events and heartbeats in order of rank. Returns DONE, or the reason to stop; the caller provides what is missing,
+    and calls again: room for outputs (IS_FULL) or matches (NEEDS_ROOM), or `truth` of open matches (NEEDS_TRUTH).
 
-    Returns DONE, or the reason to stop; call it again once that is provided, or the outputs are taken. NEEDS_OUTPUT: user code must
-    make the last output, of the match in `work`; the caller then sets COMPLETE to 0. NEEDS_PAGE: the page that is cleared next must
-    be loaded. NEEDS_DUE: unlinked matches may be due first; the caller links the next ones.
+    NEEDS_OUTPUT: user code must make the last output, of the match in `work`; the caller then sets COMPLETE to 0.
+    NEEDS_PAGE: the page whose rows are moved next must be loaded.
+    NEEDS_DUE: unlinked matches may be due first; the caller links the next ones.
     """
     counts = work.counts
     state: Whole = GOES_ON
@@ -361,8 +369,9 @@ def run_pattern(
 def collect_waiting_matches(
     rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork, slots: Int64s
 ) -> Whole:
-    """Writes the slots of the open matches that the current event may change, as far as there is room for them; returns their
-    number."""
+    """Writes the slots of the open matches that the current event may change to `slots`, as far as there is room. Returns the
+    number of all of them.
+    """
     find_waiting_lists(lists, program, events, work.counts[EVENT], work.counts[AT], work)
     count = np.int64(0)
     for c in range(work.counts[LISTS]):
@@ -377,7 +386,7 @@ def collect_waiting_matches(
 
 @kernel
 def collect_awaited_events(rows: Rows, program: PatternProgram, p: Whole, slots: Int64s, work: MatchWork, bits: Int64s) -> None:
-    """Writes for each match (NONE is a new one) the events of interest that may change it."""
+    """Writes to `bits` for each match in `slots` (NONE is a new one) the events of interest that may change it, as bits."""
     first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
     for i in range(len(slots)):
         load_match(rows, program, slots[i], first, last, work)

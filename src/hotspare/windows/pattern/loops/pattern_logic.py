@@ -14,48 +14,82 @@ from hotspare.table.loops.pages import Rows
 from hotspare.table.loops.slots import NEVER, UNSET
 
 LEAF, IS, SEEN, NOT_EVENT, NOTOCCUR, NOT, AND, OR, FBY = (np.int64(kind) for kind in range(9))
-"""Kinds of nodes; those up to NOTOCCUR are about an event of interest."""
+"""Kinds of nodes; those up to NOTOCCUR are about one event of interest, the others have operands."""
 WAITING, TRUE, FALSE = np.int64(0), np.int64(1), np.int64(2)
-"""States of nodes, two bits each in the words of a row."""
+"""States of nodes. A row of a match has two bits for each node, in the columns `PatternProgram.states`."""
 NODES_PER_WORD = 31
 
 KIND, END, BIT, COUNT, LIMIT, DEADLINE, COUNTER, BELOW_NOT, NEAREST = 0, 1, 2, 3, 4, 5, 6, 7, 8
-"""Columns of `PatternProgram.nodes`, which are in the order of the text: the end of the operands; number of the event of interest;
-its required count; the limit, 0 for none; places of deadline and count in a row, or NONE; 1 inside a not; the nearest node with a
-limit, from itself outwards, or NONE."""
+"""Columns of `PatternProgram.nodes`, whose rows are in the order of the text:
+
+KIND               kind of the node
+END                number of the node after the last operand
+BIT                number of the event of interest
+COUNT, LIMIT       required count; time limit in microseconds, 0 for none
+DEADLINE, COUNTER  places of deadline and count in a row of a match, or NONE
+BELOW_NOT          1 inside a not
+NEAREST            the nearest node with a limit, from the node itself outwards, or NONE
+"""
 NODE_WIDTH = 9
 FIRST, LAST, EVENTS, BEGINS_WITH, ANY_BEGINS, IS_STRICT, ASKS, IS_MANIFOLD, OF_CODE, SKIPS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
-"""Columns of `PatternProgram.patterns`: its nodes, and the number of its first event of interest; the events with which a match
-begins, as bits; 1 if any event may begin one, if the very next event matters, and if all waiting matches are in one list; the
-events that need `truth`; the place in a row of the state that user code keeps of a match, NONE in a pattern without; 1 if a match
-ends the other open ones of its partition."""
+"""Columns of `PatternProgram.patterns`:
+
+FIRST, LAST  the first node, and the one after the last
+EVENTS       number of the first event of interest
+BEGINS_WITH  the events with which a match begins, as bits
+ANY_BEGINS   1 if any event may begin a match
+IS_STRICT    1 if the very next event matters
+ASKS         the events of interest that need `truth`, as bits
+IS_MANIFOLD  1 if all waiting matches are in one list
+OF_CODE      place in a row of the state that user code keeps of a match; NONE in a pattern without code
+SKIPS        1 if a complete match ends the other open matches of its partition
+"""
 PATTERN_WIDTH = 10
 CHECKS_BEGIN, CHECKS_END, CAUGHT_BEGIN, CAUGHT_END = 0, 1, 2, 3
-"""Columns of `PatternProgram.events`."""
+"""Columns of `PatternProgram.events`: begin and end of an event's rows in `checks`, and in `captures`."""
 OP, PLACE, COLUMN = 0, 1, 2
-"""Columns of `PatternProgram.checks`: the operation, a place in a row, and a column of the event. Both hold whole numbers in the
-order of the values that they represent (`windows.pattern.columns`)."""
+"""Columns of `PatternProgram.checks`: the operation, a place in a row of a match, and a column of the event. Both values are whole
+numbers that order as the values they represent (`windows.pattern.columns`).
+"""
 BIND, EQUAL, NOT_EQUAL, LESS, LESS_EQUAL, GREATER, GREATER_EQUAL = (np.int64(op) for op in range(7))
-"""The value of the match is the left operand. BIND: as EQUAL if there is a value; else it becomes the event's."""
+"""Operations of checks; the value of the match is the left operand. BIND is EQUAL if the match has a value; if not, the value of
+the event becomes that of the match.
+"""
 PATTERN, WAITS_FOR, KEYS = 0, 1, 2
-"""Places in a row: the number of the pattern; the events that may change the match, as bits, and STRICT; then the partition."""
+"""Columns of a row of a match: the number of the pattern; the events that may change the match, as bits, and STRICT; the first
+column of the partition.
+"""
 STRICT, TAKEN = np.int64(1) << 61, np.int64(1) << 60
-"""Bits in addition to those of events of interest: the very next event matters; the pattern reads the input of the event."""
+"""Bits next to those of events of interest. STRICT, in a match: the very next event matters. TAKEN, in an event: the pattern reads
+the input of the event.
+"""
 EVENT_BITS = TAKEN - 1
 EVERY_WAIT = np.int64(-1)
 
 MADE, ROOM, EVENTS_TAKEN, BEAT, PHASE, EVENT, AT, RANK, NOW, START, LISTS, ANSWERED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 FRESH, COMPLETE, ABSENCE, SKIPPED = 12, 13, 14, 15
-"""Entries of `counts`: outputs made, and their limit; events and heartbeats processed; the current phase, event, pattern, rank and
-time; the arrival number at which it began; the number of current lists; 1 if `truth` is computed; the code's state of a match that
-the event begins; for a complete match whose output user code makes, the number of its pattern plus 1; whether pages of matches may
-be absent (`table.unloaded`): ALL_THERE, ASK before one is cleared, or ANSWERED_FOR if it is loaded for the next event; 1 if a match
-has just ended the others."""
+"""Entries of `MatchWork.counts`:
+
+MADE, ROOM          outputs made, and their limit
+EVENTS_TAKEN, BEAT  events and heartbeats processed
+PHASE               the current phase
+EVENT, AT           the current event and pattern
+RANK, NOW           rank and time of the current event or heartbeat
+START               the arrival number at which the event began for the pattern
+LISTS               number of current lists
+ANSWERED            1 if `truth` is computed
+FRESH               the code's state of a match that the event begins, as the code of a text
+COMPLETE            number of the pattern plus 1, if user code has to make the output of a complete match; else 0
+ABSENCE             whether pages of matches may be unloaded (`table.unloaded`): ALL_THERE; ASK before rows of a page are moved;
+                    ANSWERED_FOR if the page is loaded for the next event
+SKIPPED             1 if a match has just ended the others of its partition
+"""
 COUNTS_WIDTH = 16
 ALL_THERE, ASK, ANSWERED_FOR = np.int64(0), np.int64(1), np.int64(2)
 NEXT, BEFORE, OPEN, VISIT, BEGINS, BEHIND = (np.int64(phase) for phase in range(6))
-"""Phases: idle; deadlines before an event; a pattern, its open matches, and the match that the event begins; deadlines after the
-event."""
+"""Phases. NEXT: idle. BEFORE: deadlines before an event. OPEN: the next pattern. VISIT: open matches of the pattern. BEGINS: the
+match that the event begins. BEHIND: deadlines after the event.
+"""
 GOES_ON, DONE, NEEDS_ROOM, IS_FULL, NEEDS_TRUTH, NEEDS_OUTPUT, NEEDS_PAGE, NEEDS_DUE = (np.int64(state) for state in range(8))
 CLOCK = 1
 """Entry of `window_counters`: the newest time of an event; entry 0 is the next key."""
@@ -79,8 +113,9 @@ class PatternProgram(NamedTuple):
 
 
 class PatternEvents(NamedTuple):
-    """Events in order. `masks[p]`: the events of interest of that pattern that each event may be, and TAKEN. `fresh[p]`: those of
-    ASKS that are true for a match that it begins. `beats`: rank and time."""
+    """Events in order. `masks[p]`: the events of interest of pattern `p` that each event may be, and TAKEN. `fresh[p]`: those among
+    ASKS that are true for a match that the event begins. `beats`: rank and time of each heartbeat.
+    """
 
     rank: Int64s
     time: Int64s
@@ -92,7 +127,7 @@ class PatternEvents(NamedTuple):
 
 
 class MatchOutputs(NamedTuple):
-    """Outputs: `rank`, and the fields of the window without the key."""
+    """Output arrays: `rank`, and the fields of the window; the caller adds the key."""
 
     rank: Int64s
     lanes: Int64s
@@ -119,7 +154,7 @@ class MatchWork(NamedTuple):
 
 @kernel
 def load_match(rows: Rows, program: PatternProgram, slot: Whole, first: Whole, last: Whole, work: MatchWork) -> None:
-    """Loads a row into `work`; a new match for NONE."""
+    """Loads the row at `slot` into `work`, or a new match if it is NONE. `first`, `last`: the nodes of the pattern."""
     if slot < 0:
         for j in range(work.lanes.shape[1]):
             work.lanes[0, j] = 0
@@ -138,7 +173,9 @@ def load_match(rows: Rows, program: PatternProgram, slot: Whole, first: Whole, l
 
 @kernel
 def activate(program: PatternProgram, first: Whole, last: Whole, work: MatchWork) -> None:
-    """Finds the active nodes: the root, and operands of an active node; of a fby only the first one that waits."""
+    """Computes which nodes are active in `work`: the root while it waits, and waiting operands of active nodes; of a fby only the
+    first waiting one.
+    """
     for v in range(first, last):
         work.active[v] = 0
     work.active[first] = 1 if work.state[first] == WAITING else 0
@@ -174,7 +211,9 @@ def is_comparison_true(op: Whole, a: Whole, b: Whole) -> bool:
 def is_event_of_interest(
     rows: Rows, program: PatternProgram, events: PatternEvents, i: Whole, number: Whole, slot: Whole, work: MatchWork
 ) -> bool:
-    """Whether an event passes the checks of an event of interest for a match. Comparisons use the values from before the event."""
+    """Whether event `i` passes the checks of event of interest `number` for the match at `slot`. Comparisons use the values from
+    before the event; for a new match they are false.
+    """
     for c in range(program.events[number, CHECKS_BEGIN], program.events[number, CHECKS_END]):
         op, place, column = program.checks[c, OP], program.checks[c, PLACE], program.checks[c, COLUMN]
         value = events.values[i, column]
@@ -188,7 +227,7 @@ def is_event_of_interest(
 
 @kernel
 def capture_values(program: PatternProgram, events: PatternEvents, i: Whole, number: Whole, work: MatchWork) -> None:
-    """Stores the values that a match needs of its event."""
+    """Stores in the match the values of event `i` that event of interest `number` binds or outputs."""
     for c in range(program.events[number, CHECKS_BEGIN], program.events[number, CHECKS_END]):
         if program.checks[c, OP] == BIND and not work.valid[0, program.checks[c, PLACE]]:
             work.lanes[0, program.checks[c, PLACE]] = events.values[i, program.checks[c, COLUMN]]
@@ -203,7 +242,7 @@ def capture_values(program: PatternProgram, events: PatternEvents, i: Whole, num
 def apply_event(
     rows: Rows, program: PatternProgram, events: PatternEvents, i: Whole, p: Whole, slot: Whole, work: MatchWork
 ) -> bool:
-    """Applies an event to the active nodes; returns whether anything changes."""
+    """Applies event `i` to the active nodes of the match in `work`. Returns whether any of them changed."""
     mask, first = events.masks[p, i], program.patterns[p, FIRST]
     asks = program.patterns[p, ASKS]
     truth = np.int64(-1)
@@ -246,7 +285,7 @@ def apply_event(
 
 @kernel
 def operator_state(program: PatternProgram, v: Whole, work: MatchWork) -> Whole:
-    """Returns the state of an operator."""
+    """Returns the state of the operator node `v`, from the states of its operands."""
     kind, operands, true, false, guards = program.nodes[v, KIND], 0, 0, 0, 0
     child = np.int64(v + 1)
     while child < program.nodes[v, END]:
@@ -271,7 +310,7 @@ def operator_state(program: PatternProgram, v: Whole, work: MatchWork) -> Whole:
 
 @kernel
 def update_node_states(program: PatternProgram, first: Whole, last: Whole, due: Whole, work: MatchWork) -> None:
-    """Updates states, from operands to operators. `due`: limits up to this time are over; UNSET for an event."""
+    """Updates states, from operands to operators. `due`: limits up to this time are over; UNSET if an event is the cause."""
     for u in range(last - first):
         v = np.int64(last - 1 - u)
         if work.active[v] == 0 or work.state[v] != WAITING:
@@ -291,7 +330,7 @@ def update_node_states(program: PatternProgram, first: Whole, last: Whole, due: 
 
 @kernel
 def write_awaited_events(program: PatternProgram, p: Whole, now: Whole, work: MatchWork) -> Whole:
-    """Writes the awaited events to the row, with states, and deadlines that begin at `now`; returns the first deadline."""
+    """Writes states, deadlines that begin at `now`, and the awaited events to the row of the match. Returns the first deadline."""
     first, last = program.patterns[p, FIRST], program.patterns[p, LAST]
     activate(program, first, last, work)
     waits, deadline = np.int64(0), NEVER
@@ -324,7 +363,7 @@ def write_awaited_events(program: PatternProgram, p: Whole, now: Whole, work: Ma
 
 @kernel
 def has_begun(program: PatternProgram, p: Whole, work: MatchWork) -> bool:
-    """Whether an event is the first of a match: it changed a node outside of a not."""
+    """Whether the event is the first of a match: it changed a node outside of a not."""
     for v in range(program.patterns[p, FIRST], program.patterns[p, LAST]):
         if program.nodes[v, BELOW_NOT] == 0:
             if work.state[v] == TRUE:
