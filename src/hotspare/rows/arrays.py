@@ -1,7 +1,8 @@
 """Values of array fields (SPEC A7): Arrow lists of numbers, their text, and their bytes.
 
-The text is `[a;b;c]`, a null element is `null`, and `[]` has none. An empty element is read as null too. The bytes are what the
-string table keeps: per element one byte, 1 if it is not null, and 8 of its value, so equal arrays have equal bytes.
+The text of an array is `[a;b;c]`, with `null` for a null element; `[]` is an array without elements. An empty element is parsed as
+null, too. The string table stores an array as bytes: for each element one byte (1 if the element is not null) and the 8 bytes of
+its value. So equal arrays have equal bytes.
 """
 
 from __future__ import annotations
@@ -20,20 +21,22 @@ ELEMENT: dict[FieldType, FieldType] = {
     FieldType.INT64_ARRAY: FieldType.INT64,
     FieldType.DOUBLE_ARRAY: FieldType.DOUBLE,
 }
-"""The types of the elements of arrays, by type of the array."""
+"""The type of the elements, by type of the array."""
 _PACKED = np.dtype([("valid", "u1"), ("value", "<i8")])
 _NULL_TEXT = "null"
 
 
 def texts_of(arrays: pa.Array, text_of: Callable[[pa.Array], pa.Array], separator: str = ";") -> pa.Array:
-    """Returns the text of each array, null for null. `text_of` makes texts of elements, null for null."""
+    """Returns the text of each array, null for a null array. `text_of` converts an array of elements to texts, null for null
+    elements; `separator` separates the elements."""
     elements = text_of(arrays.flatten()).fill_null(_NULL_TEXT)
     inner = pc.binary_join(pa.ListArray.from_arrays(_offsets(arrays), elements), separator)
     return with_nulls(pc.binary_join_element_wise("[", inner, "]", ""), np.flatnonzero(~_validity(arrays)))
 
 
 def parse_arrays(texts: pa.Array, type_: pa.DataType, parse: Callable[[pa.Array], tuple[pa.Array, Rows]]) -> tuple[pa.Array, Rows]:
-    """Returns arrays of the list type `type_`, and the rows of invalid text (null there); `parse` does so for texts of elements."""
+    """Parses texts such as `[a;b;c]`. Returns arrays of the list type `type_`, and the rows with invalid text (null there). `parse`
+    converts texts of elements in the same way: it returns values, and the indexes of invalid texts."""
     trimmed = pc.utf8_trim_whitespace(texts)
     shapeless = true_rows(pc.invert(pc.match_substring_regex(trimmed, r"(?s)^\[[^\[\]]*\]$")))
     inner = pc.utf8_trim_whitespace(pc.utf8_slice_codeunits(with_nulls(trimmed, shapeless), 1, -1))
@@ -50,7 +53,8 @@ def parse_arrays(texts: pa.Array, type_: pa.DataType, parse: Callable[[pa.Array]
 
 
 def packed(arrays: pa.Array) -> pa.Array:
-    """Returns the bytes of each array, as Arrow binary; null for null. Raises ArrowInvalid from 2 GiB on."""
+    """Returns the bytes of each array, as an Arrow binary array; null for a null array. Raises ArrowInvalid if all together take 2
+    GiB or more."""
     elements, offsets = arrays.flatten(), _offsets(arrays).to_numpy().astype(np.int64) * _PACKED.itemsize
     room = np.zeros(len(elements), _PACKED)
     room["valid"] = true_mask(elements.is_valid())
@@ -63,7 +67,7 @@ def packed(arrays: pa.Array) -> pa.Array:
 
 
 def unpacked(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Returns the arrays of the list type `type_` whose bytes `packed` returned."""
+    """Returns the arrays of the list type `type_` from the bytes that `packed` returned; null for null."""
     lengths = pc.binary_length(values).fill_null(0).to_numpy()
     data = np.frombuffer(b"".join(value for value in values.to_pylist() if value), _PACKED)
     numbers = np.ascontiguousarray(data["value"])
@@ -74,7 +78,8 @@ def unpacked(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _listed(elements: pa.Array, counts: np.ndarray, is_null: np.ndarray, type_: pa.DataType) -> pa.Array:
-    """Returns lists of `counts` of the elements each; elements of null lists are dropped."""
+    """Returns lists of type `type_`: list i has the next `counts[i]` of `elements`. A list is null if `is_null`; its elements are
+    dropped."""
     if (counts[is_null] > 0).any():
         elements = elements.filter(pa.array(np.repeat(~is_null, counts)))
         counts = np.where(is_null, 0, counts)
@@ -84,7 +89,7 @@ def _listed(elements: pa.Array, counts: np.ndarray, is_null: np.ndarray, type_: 
 
 
 def _offsets(arrays: pa.Array) -> pa.Array:
-    """Returns the offsets of each array's elements in `arrays.flatten()`, which omits those of null."""
+    """Returns the offsets of each array's elements in `arrays.flatten()`, which omits the elements of null arrays."""
     counts = pc.list_value_length(arrays).fill_null(0).to_numpy()
     return pa.array(np.concatenate(([0], np.cumsum(counts))).astype(np.int32))
 

@@ -36,7 +36,7 @@ class BadReason(StrEnum):
     NULL_TIME = "null-time"
     """The time field of a retention is null."""
     NULL_GROUP = "null-group"
-    """A field by which a retention counts is null."""
+    """A field by which retention groups rows is null."""
     NULL_PATTERN_TIME = "null-pattern-time"
     KEY_EXISTS = "key-exists"
     """Insert of a key that is stored."""
@@ -49,17 +49,17 @@ class BadReason(StrEnum):
     EXPRESSION = "expression"
     """An expression failed on this event, as ANSI semantics require."""
     MISROUTED = "misrouted"
-    """The event of a sharded project is in another partition than its key belongs in."""
+    """The event of a sharded project is in a partition other than the one in which it belongs."""
     CODE = "code"
-    """User code fails on the event, or makes an invalid event of it."""
+    """User code fails on the event, or returns an invalid event for it."""
     CODE_LIMIT = "code-limit"
-    """User code takes too many steps for the event, or its variables hold too much, or values that cannot be stored."""
+    """User code takes too many steps for the event, or its variables hold too many bytes, or hold values that cannot be stored."""
     POISON = "poison"
     """The engine itself fails on the event: a defect of hotspare."""
 
     @property
     def sentence(self) -> str:
-        """The sentence about the event; "" if it depends on the expression."""
+        """The sentence about a refused event; "" if the sentence depends on the event, as for a failed expression."""
         return _SENTENCE.get(self, "")
 
 

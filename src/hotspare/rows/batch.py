@@ -32,7 +32,7 @@ class MessageFormat(IntEnum):
 
     @property
     def header(self) -> bytes:
-        """The value of the header that names this format, and its name in options."""
+        """The name of the format in lower case: the value of the message header that names it, and its name in options."""
         return self.name.lower().encode()
 
 
@@ -45,10 +45,11 @@ FORMAT_OF_HEADER: dict[bytes, MessageFormat] = {each.header: each for each in Me
 
 
 FORM_MASK, OUTPUTS_FORM, SECOND_FORM = 15, 16, 32
-"""Bits of the raw column `format`: the format; that the message holds outputs of another project, which are folded to events; and
-that the first of these is the second row of an update (SPEC K10)."""
+"""Bits of the raw column `format`. FORM_MASK selects the MessageFormat. OUTPUTS_FORM: the message holds outputs of another project,
+which the head folds to events. SECOND_FORM: the first of these outputs is the second row of an update (SPEC K10)."""
 END_FORM = 64
-"""A bit of the raw column `format` of a tick: the input ends here. No header sets it, so input that continues never does."""
+"""A bit of the raw column `format` of a tick: the input ends with this tick. No message header sets this bit, so input that
+continues never has it."""
 
 
 class RowKind(IntEnum):
@@ -58,16 +59,16 @@ class RowKind(IntEnum):
     TICK = 1
     BAD = 2
     DROPPED = 3
-    """The last event of a message, which the head dropped: only position and time."""
+    """The last event of a message, dropped by the head: the row has only its position and time."""
     END = 4
-    """A tick after which nothing follows, in input that ends (files, tables): everything that waits for time to pass happens."""
+    """The last tick of input that ends (files, tables): at this tick, everything happens that waits for time to pass."""
 
 
 class NextInput(Enum):
-    """The state of the batch after this one."""
+    """Whether the batch after this one has been read already."""
 
     AT_HAND = "at hand"
-    """It was read together with this one, and follows at once."""
+    """The next batch was read together with this one, and follows at once."""
     AWAITED = "awaited"
 
 
@@ -145,7 +146,8 @@ def output_schema(schema: Schema) -> pa.Schema:
 
 
 BEAT = 0
-"""The opcode of an output without an event: at this place of the stream, time has reached that of its cause (SPEC K10)."""
+"""The opcode of a beat, an output without an event: at this place of the stream, time has reached the time of the beat's cause
+(SPEC K10)."""
 CAUSE_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("hs:time", pa.int64()),  # running system time of what caused the output
     ("hs:second", pa.bool_()),  # whether it is the second row of an update
@@ -160,7 +162,7 @@ def has_causes(outputs: pa.RecordBatch) -> bool:
 
 
 def without_causes(outputs: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the outputs with the columns of `output_schema` alone."""
+    """Returns the outputs without CAUSE_COLUMNS: the columns of `output_schema` alone."""
     return outputs.drop_columns(_CAUSE_NAMES) if has_causes(outputs) else outputs
 
 
@@ -171,7 +173,8 @@ def without_beats(outputs: pa.RecordBatch) -> pa.RecordBatch:
 
 
 BAD_STREAM = "bad"
-"""The name of the stream of bad events; other streams are called `query/window`, so it cannot collide."""
+"""The name of the stream of bad events; other streams are called `query/window`, so the names cannot collide."""
 
 TRACE_PREFIX = "trace:"
-"""The prefix of `query/window` for a traced window's output of one batch, numbered from 1 in each; never published (SPEC A40)."""
+"""The prefix of `query/window` in the name of a traced window's output. Its rows are numbered from 1 in each batch, and are never
+published (SPEC A40)."""

@@ -21,13 +21,13 @@ UInt8s = npt.NDArray[np.uint8]
 Bools = npt.NDArray[np.bool_]
 
 EXTRA_ROWS_MAX = 1 << 14
-"""The rows emitted at a time of those that one row causes beyond a few: some hundredths of a second's work."""
+"""The most rows emitted at a time if one row causes many: some hundredths of a second of work."""
 
 NO_END = -1
 NO_BEATS: Int64s = np.empty((0, 2), np.int64)
 """An empty array of heartbeats (rank, time)."""
 OUTPUT_BYTES_MAX = 16 << 20
-"""The most text, in bytes, of a batch of outputs, approximately, unless it is one row."""
+"""The most bytes of text in a batch of outputs, approximately; a batch of one row may have more."""
 
 
 def all_true(count: int) -> Bools:
@@ -37,7 +37,7 @@ def all_true(count: int) -> Bools:
 
 
 def is_all(mask: Bools) -> bool:
-    """Whether the whole mask is true. For short masks, searching for a byte is faster than `numpy.all`."""
+    """Whether all entries of the mask are true. For short masks, searching for a byte is faster than `numpy.all`."""
     return 0 not in mask.tobytes()
 
 
@@ -45,13 +45,13 @@ def is_all(mask: Bools) -> bool:
 class Chunk:
     """Rows of one window's changelog, in order.
 
-    rank    int64[n]         row of the batch that caused it; never falls
+    rank    int64[n]         row of the batch that caused the row; never falls
     opcode  uint8[n]         model.events.Opcode; UPDATE_BLOCK is always followed by a DELETE of the same rank with the old values
     flags   uint8[n]         model.events.Flag
     lanes   int64[n, width]  C-contiguous
     valid   bool[n, width]   False is null
 
-    `is_whole`: True if no event is partial.
+    `is_whole`: True if it is known that no event is partial.
     """
 
     rank: Int64s
@@ -74,7 +74,7 @@ class Chunk:
         return Chunk(self.rank[rows], self.opcode[rows], self.flags[rows], self.lanes[rows], self.valid[rows])
 
     def copied_rows(self, rows: Int64s) -> Chunk:
-        """Returns a copy of these rows."""
+        """Returns a copy of the rows with these numbers, in this order."""
         rank, opcode, flags = self.rank.take(rows), self.opcode.take(rows), self.flags.take(rows)
         return Chunk(rank, opcode, flags, self.lanes.take(rows, axis=0), self.valid.take(rows, axis=0))
 
@@ -84,7 +84,7 @@ class Chunk:
 
     @classmethod
     def joined_all(cls, pieces: Sequence[Chunk]) -> Chunk:
-        """Returns the rows of one piece or more, one after the other."""
+        """Returns the rows of all pieces, at least one, one after the other. If only one piece has rows, returns that piece."""
         filled = [piece for piece in pieces if len(piece)]
         if len(filled) < 2:
             return filled[0] if filled else pieces[0]
@@ -97,7 +97,8 @@ class Chunk:
         )
 
     def with_plain_doubles(self, columns: tuple[int, ...]) -> Chunk:
-        """Returns the chunk with equal bits for equal doubles in these columns, as in keys: -0.0 is 0.0, and NaN is one."""
+        """Returns the chunk with equal bits for equal doubles in these columns, as keys need: -0.0 becomes 0.0, and all NaN become
+        the same NaN."""
         if not columns or not len(self):
             return self
         lanes = self.lanes.copy()
@@ -109,7 +110,7 @@ class Chunk:
 
     @classmethod
     def from_stored_rows(cls, lanes: Int64s, valid: Bools) -> Chunk:
-        """Returns stored rows, as inserts one after the other."""
+        """Returns a chunk that inserts these stored rows, with ranks 0, 1, 2 ..."""
         count = len(lanes)
         opcode, flags = np.full(count, Opcode.INSERT, np.uint8), np.full(count, Flag.NORMAL, np.uint8)
         return cls(np.arange(count), opcode, flags, np.ascontiguousarray(lanes), np.ascontiguousarray(valid), is_whole=True)
@@ -126,7 +127,7 @@ class Chunk:
 
 
 def by_retention(chunk: Chunk) -> Bools:
-    """Returns which events retention caused."""
+    """Returns bool[n]: whether retention caused an event."""
     found: Bools = (chunk.flags & np.uint8(Flag.RETENTION)) != 0
     return found
 
@@ -161,7 +162,8 @@ class Timeline:
         return self.end_rank != NO_END
 
     def between(self, since: int, until: int) -> Timeline:
-        """Returns the time of ranks from `since` to before `until`: their heartbeats, and the end if it is among them."""
+        """Returns the timeline with only the heartbeats of ranks from `since` to before `until`, and with the end only if its rank
+        is among these."""
         beats = self.heartbeat_rank
         end_rank = self.end_rank if since <= self.end_rank < until else NO_END
         return replace(self, heartbeat_rank=beats[slice(*beats.searchsorted((since, until)))], end_rank=end_rank)

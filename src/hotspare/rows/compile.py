@@ -1,11 +1,11 @@
 """The one way to compile a hot loop: `@kernel` on a free function over arrays, or `@called`.
 
-Compiled without `parallel` and `fastmath`, so that a kernel equals its Python text bit for bit (law Twin, over all of
-`KERNELS`), without the GIL, and without reference counts (`_nrt`): a kernel allocates nothing. Only files named `loops.py` and
-folders named `loops` have kernels. Their machine code is kept on disk (`rows.machine_code`).
+Kernels are compiled without `parallel` and `fastmath`, so that their results equal those of their Python text bit for bit (law
+Twin, over all of `KERNELS`). They run without the GIL and without reference counts (`_nrt`): a kernel allocates nothing. Only files
+named `loops.py` and folders named `loops` have kernels. Machine code is stored on disk (`rows.machine_code`).
 
 Numba is imported at the first call of a kernel. So commands that build operators but run none, such as `validate`, do not load it,
-and an engine makes dispatchers only for the kernels that Python calls in it.
+and an engine creates dispatchers only for the kernels that its Python code calls.
 
 Inside kernels numbers are int64, uint64 and float64 only; uint64 never meets a plain integer, because that would make a float.
 """
@@ -38,15 +38,15 @@ class Kernel(Protocol, Generic[P, R_co]):
 
     @property
     def signatures(self) -> Sequence[object]:
-        """The argument types that it was compiled for or loaded for in this process."""
+        """The argument types for which this process compiled or loaded the kernel."""
 
     @property
     def index_name(self) -> str:
-        """The name of the file that lists its machine code."""
+        """The name of the file that lists the kernel's machine code."""
 
     @property
     def cache_misses(self) -> int:
-        """How many times this process did not find its machine code on disk."""
+        """The number of times that this process did not find the kernel's machine code on disk."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
 
@@ -63,7 +63,7 @@ def loops() -> list[Path]:
 
 
 def import_all() -> None:
-    """Imports every module with kernels: `KERNELS` is complete then."""
+    """Imports every module with kernels, so that `KERNELS` is complete."""
     for path in loops():
         import_module(".".join((_PACKAGE.name, *path.relative_to(_PACKAGE).with_suffix("").parts)))
 
@@ -83,7 +83,7 @@ class _Deferred:
 
     @property
     def _numba_type_(self) -> Any:
-        """The type by which numba compiles calls of a kernel from others."""
+        """The type by which numba compiles calls of this kernel from other kernels."""
         return self._dispatch()._numba_type_
 
     @property
@@ -92,7 +92,7 @@ class _Deferred:
 
     @cached_property
     def key(self) -> str:
-        """The key of its machine code (`machine_code.kernel_key`)."""
+        """The key of the kernel's machine code (`machine_code.kernel_key`)."""
         return kernel_key(self.py_func, self._options, _key_of)
 
     @property
@@ -117,12 +117,14 @@ def _key_of(value: object) -> str | None:
 
 
 def kernel(function: Callable[P, R_co]) -> Kernel[P, R_co]:
-    """Compiles on first call with the types of that call, into each kernel that calls it; registers for the law Twin."""
+    """Returns the function as a kernel, registered in `KERNELS` for the law Twin. The first call compiles it for the argument types
+    of that call. It is inlined into each kernel that calls it."""
     return _registered(function, forceinline=True)
 
 
 def called(function: Callable[P, R_co]) -> Kernel[P, R_co]:
-    """Compiles as `kernel`, but once: long functions used in several places would otherwise take minutes to compile."""
+    """Returns the function as a kernel as `kernel` does, but compiled once, not inlined: a long function used in several places
+    would otherwise take minutes to compile."""
     return _registered(function, forceinline=False)
 
 
@@ -134,7 +136,7 @@ def _registered(function: Callable[P, R_co], **options: object) -> Kernel[P, R_c
 
 
 def plain(compiled: Kernel[P, R_co]) -> Callable[P, R_co]:
-    """Returns the Python twin of a kernel, calling the Python twins of the kernels that it uses."""
+    """Returns the Python twin of a kernel, which calls the Python twins of all kernels that the kernel calls."""
     function = cast(FunctionType, compiled.py_func)
     world: dict[str, Any] = dict(function.__globals__)
     twin = FunctionType(function.__code__, world, function.__name__, function.__defaults__, function.__closure__)

@@ -1,4 +1,5 @@
-"""Elementwise work on Arrow arrays in which single rows may fail: what a row becomes never depends on its neighbours (law Cut)."""
+"""Elementwise work on Arrow arrays in which single rows may fail: the result for a row never depends on its neighbours (law
+Cut)."""
 
 from __future__ import annotations
 
@@ -21,20 +22,20 @@ _BLOCK = 4096
 
 
 def true_rows(mask: pa.Array) -> Rows:
-    """Returns the rows at which a boolean array is true; null is not."""
+    """Returns the rows at which a boolean array is true; null counts as false."""
     rows: Rows = pc.indices_nonzero(mask).to_numpy().astype(np.int64)
     return rows
 
 
 def true_mask(mask: pa.Array) -> npt.NDArray[np.bool_]:
-    """Returns a boolean array as a numpy mask; null is false."""
+    """Returns a boolean array as a numpy mask; null counts as false."""
     known = mask.fill_null(False) if mask.null_count else mask  # noqa: FBT003
     found: npt.NDArray[np.bool_] = known.to_numpy(zero_copy_only=False)
     return found
 
 
 def chosen(array: pa.Array, rows: Rows) -> pa.Array:
-    """Returns the values of `rows`, which are ascending; without a copy if these are consecutive."""
+    """Returns the values of `array` at `rows`, which are ascending; without a copy if `rows` are consecutive."""
     if not len(rows):
         return array.slice(0, 0)
     begin, end = int(rows[0]), int(rows[-1]) + 1
@@ -42,7 +43,7 @@ def chosen(array: pa.Array, rows: Rows) -> pa.Array:
 
 
 def either(count: int, *parts: Rows) -> Rows:
-    """Returns those of `count` rows that are in any part, ascending."""
+    """Returns the union of `parts`, ascending; all row numbers are below `count`."""
     mask = np.zeros(count, np.bool_)
     for rows in parts:
         mask[rows] = True
@@ -50,7 +51,7 @@ def either(count: int, *parts: Rows) -> Rows:
 
 
 def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
-    """Returns `array` with null at `rows`, and no content there: long refused texts take no more memory."""
+    """Returns `array` with null at `rows`, without the content there, so that long texts of refused rows take no memory."""
     if len(rows) == 0:
         return array
     keep = np.ones(len(array), np.bool_)
@@ -61,8 +62,8 @@ def with_nulls(array: pa.Array, rows: Rows) -> pa.Array:
 
 
 def cut_texts(array: pa.Array, bytes_max: int) -> pa.Array:
-    """Returns strings cut to at most `bytes_max` bytes of UTF-8, at a whole character. Other types are unchanged, and all are if it
-    is 0."""
+    """Returns strings cut to at most `bytes_max` bytes of UTF-8, at the end of a character. Arrays of other types are unchanged,
+    and all arrays if `bytes_max` is 0."""
     if not bytes_max or not pa.types.is_string(array.type):
         return array
     is_long = true_mask(pc.greater(pc.binary_length(array), bytes_max))
@@ -74,17 +75,18 @@ def cut_texts(array: pa.Array, bytes_max: int) -> pa.Array:
 
 
 def shared(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
-    """Returns an Arrow array that takes over contiguous numbers of the width of `type_`."""
+    """Returns an Arrow array of `type_` that shares the memory of `values`, contiguous numbers as wide as `type_`. The caller must
+    not change them."""
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
 def null_array(count: int, type_: pa.DataType) -> pa.Array:
-    """Returns nulls, all of whose buffers are the same untouched zeros."""
+    """Returns `count` nulls of type `type_`; all buffers share one array of zeros, which is never written."""
     return _of_zeros(count, type_, pa.py_buffer(np.zeros(_VALUE_BYTES_MAX * (count + 1), np.uint8)))
 
 
 _VALUE_BYTES_MAX = 16
-"""The bytes of a decimal, the widest type of a field; texts have one more offset than there are texts."""
+"""Bytes of a decimal, the widest type of a field. `null_array` allocates one value more, because n texts have n + 1 offsets."""
 
 
 def _of_zeros(count: int, type_: pa.DataType, zeros: pa.Buffer) -> pa.Array:
@@ -97,7 +99,7 @@ def _of_zeros(count: int, type_: pa.DataType, zeros: pa.Buffer) -> pa.Array:
 
 
 def whole_seconds(stamps: Any) -> Any:
-    """Returns stamps (us) rounded down to dates (s). Arrow's own rounding leaves int64 near its end."""
+    """Returns stamps (us) rounded down to dates (s). Arrow's own rounding overflows int64 near its limits."""
     micros = pc.cast(stamps, pa.int64())
     seconds = pc.divide(micros, _MICROS)
     below = pc.cast(pc.less(pc.subtract(micros, pc.multiply(seconds, _MICROS)), 0), pa.int64())
@@ -105,7 +107,7 @@ def whole_seconds(stamps: Any) -> Any:
 
 
 class RowsResult(NamedTuple, Generic[_Result]):
-    """The result for the rows from `begin` on, or the error that one row raises alone."""
+    """The result of an attempt for the rows from `begin` on, or the `error` that the single row `begin` raises."""
 
     begin: int
     result: _Result | None
@@ -113,15 +115,16 @@ class RowsResult(NamedTuple, Generic[_Result]):
 
 
 def is_row_error(error: Exception) -> bool:
-    """Whether rows cause the error, so that others may not meet it: no lack of memory, I/O error or error of hotspare."""
+    """Whether single rows may cause the error, so that other rows may succeed: False for MemoryError, OSError and HotspareError."""
     return not isinstance(error, MemoryError | OSError | HotspareError)
 
 
 def halved(
     attempt: Callable[[int, int], _Result], count: int, is_tried_again: Callable[[Exception], bool] = is_row_error
 ) -> Iterator[RowsResult[_Result]]:
-    """Yields `attempt(begin, end)` over the rows from 0 to `count`, in order; if it raises, retries with half the rows. A batch
-    without errors costs one call."""
+    """Yields `attempt(begin, end)` over the rows from 0 to `count`, in order. If an attempt raises, retries with each half of its
+    rows; yields the error of a single row that fails. Raises errors for which `is_tried_again` is False. A batch without errors
+    costs one call."""
     waiting = [(0, count)] if count else []
     while waiting:
         begin, end = waiting.pop()
@@ -138,7 +141,8 @@ def halved(
 
 
 def attempt_rows(kernel: Callable[..., Any], arrays: Sequence[pa.Array], type_: pa.DataType) -> tuple[pa.Array, Rows]:
-    """Returns the result of an elementwise kernel, null in the rows for which it raises ArrowInvalid; and those rows."""
+    """Returns the result, of type `type_`, of an elementwise Arrow function over `arrays`, null in rows for which it raises
+    ArrowInvalid; and those rows."""
 
     def attempt(begin: int, end: int) -> Any:
         return kernel(*(a.slice(begin, end - begin) for a in arrays))
@@ -149,13 +153,15 @@ def attempt_rows(kernel: Callable[..., Any], arrays: Sequence[pa.Array], type_: 
 
 
 def cast_blocks(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Casts block by block, because Arrow creates an error for each invalid text of a block."""
+    """Returns `array` cast to `target`. Raises ArrowInvalid if a value does not fit. Works block by block, because Arrow creates an
+    error for each invalid text of a block."""
     blocks = [array.slice(at, _BLOCK) for at in range(0, max(1, len(array)), _BLOCK)]
     return pa.concat_arrays([block.cast(target) for block in blocks])
 
 
 def converted(texts: pa.Array, target: pa.DataType, fits: str) -> tuple[pa.Array, Rows]:
-    """Returns values of texts of the right shape, and the rows that do not fit: nearly all of these do not match `fits`."""
+    """Returns the values of `texts` as `target`, and the rows whose text is not such a value (null there). After a first failure,
+    only texts that match the pattern `fits` are cast: it should match valid texts and hardly any others."""
     try:
         return cast_blocks(texts, target), _NO_ROWS
     except pa.ArrowInvalid:
@@ -165,7 +171,8 @@ def converted(texts: pa.Array, target: pa.DataType, fits: str) -> tuple[pa.Array
 
 
 def filled(values: pa.Array, rows: Rows, found: tuple[pa.Array, Rows]) -> tuple[pa.Array, Rows]:
-    """Returns `values` with those found for `rows`; and the rows that stay bad."""
+    """Returns `values` with the values of `found` at `rows`, and the rows that stay bad. `found`: a value for each of `rows`, and
+    the indexes in `rows` of those without a valid value."""
     mask = np.zeros(len(values), np.bool_)
     mask[rows] = True
     return pc.replace_with_mask(values, pa.array(mask), found[0]), rows[found[1]]

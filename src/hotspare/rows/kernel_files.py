@@ -1,8 +1,9 @@
-"""Records, per window type, that the machine code of its kernels is on disk: only otherwise an engine compiles before it starts.
+"""Records, per window type, that the machine code of its kernels is on disk: an engine compiles before it starts only if a record
+is missing.
 
-A record is an empty file next to the machine code. Its name hashes all by which the code is found: the texts of the kernels, the
-versions of numba and Python, the architecture. After a change of a comment the records are missing, and loading the code writes
-them again.
+A record is an empty file next to the machine code. Its name has a hash of everything by which the code is found: the texts of the
+kernels, the versions of numba and Python, the architecture. A changed comment changes the name, too: then the records are missing,
+and loading the code writes them again.
 """
 
 from __future__ import annotations
@@ -24,25 +25,26 @@ _CODE_SUFFIX = re.compile(r"(?:nbi|\d+\.nbc)$")
 
 
 def incomplete(types: Iterable[str]) -> list[str]:
-    """Returns the window types without a record, in order."""
+    """Returns those of the window types `types` that have no record, in order."""
     return [each for each in types if not any((folder / _record(each)).is_file() for folder in machine_code.folders())]
 
 
 def record_complete(types: Iterable[str]) -> None:
-    """Records that all code of these types is on disk. To be called after a process ran their examples. Ignores errors of
-    writing."""
+    """Records that all machine code of these window types is on disk. Called after a process ran the examples of these types.
+    Ignores OSError."""
     with suppress(OSError):
         for each in types:
             (machine_code.cache_folder() / _record(each)).touch()
 
 
 def compiled_here() -> list[str]:
-    """Returns the kernels that this process did not find on disk."""
+    """Returns the names of the kernels whose machine code this process did not find on disk."""
     return sorted(name for name, each in kernels.KERNELS.items() if each.cache_misses)
 
 
 def files() -> Iterator[Path]:
-    """Yields the machine code of all kernels, and the records. Both folders may have a file of one name: the first counts."""
+    """Yields the files of the machine code of all kernels, and of the records. If two of `machine_code.folders()` have a file of
+    one name, yields that of the first folder."""
     kernels.import_all()
     names = {each.index_name.removesuffix("nbi") for each in kernels.KERNELS.values()}
     found: set[str] = set()

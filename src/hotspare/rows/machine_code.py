@@ -1,4 +1,4 @@
-"""The machine code of kernels on disk: where it is kept, and the key by which every process finds it.
+"""The machine code of kernels on disk: the folders that have it, and the key by which every process finds it.
 
 A kernel's key hashes its bytecode, the constants that it reads, the fields of the tuples that it takes, and the keys of the kernels
 that it calls. So a changed comment, a second clone or a moved checkout compiles nothing, and a changed kernel compiles itself and
@@ -31,24 +31,24 @@ _KEY_CHARACTERS = 20
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 
 KeyOf = Callable[[object], str | None]
-"""Returns the key of a kernel, or None for any other object."""
+"""A function from a global's value to its key if it is a kernel, or to None."""
 
 
 def cache_folder() -> Path:
-    """Returns the folder that this process writes; it may not exist."""
+    """Returns the folder to which this process writes machine code; the folder may not exist."""
     return user_folder("XDG_CACHE_HOME", ".cache") / "kernels"
 
 
 def folders() -> tuple[Path, ...]:
-    """Returns the folders that are searched, in this order; any of them may be missing."""
+    """Returns the folders that are searched for machine code, in this order; any of them may be missing."""
     return PACKAGE_FOLDER, cache_folder()
 
 
 def kernel_key(function: FunctionType, options: Mapping[str, object], key_of: KeyOf) -> str:
     """Returns the key of a kernel as hexadecimal digits.
 
-    Raises TypeError if the function reads a global other than a number, an array, a named tuple, numpy or a kernel: the key would
-    not notice a change of it.
+    Raises TypeError if the function reads a global other than a number, an array, a named tuple, numpy or a kernel: a change of
+    such a global would not change the key.
     """
     facts = [function.__qualname__, repr(sorted(options.items())), *_code_facts(function.__code__, function.__doc__)]
     facts += [f"{name} = {_global_fact(function, name, key_of)}" for name in sorted(_global_names(function))]
@@ -56,7 +56,7 @@ def kernel_key(function: FunctionType, options: Mapping[str, object], key_of: Ke
 
 
 def _code_facts(code: CodeType, doc: str | None = None) -> Iterator[str]:
-    """Yields what the interpreter would execute, without line numbers and without the docstring."""
+    """Yields texts that describe everything the interpreter would execute, without line numbers and without the docstring."""
     yield code.co_code.hex()
     yield repr((code.co_names, code.co_varnames, code.co_argcount))
     for place, constant in enumerate(code.co_consts):
@@ -67,7 +67,7 @@ def _code_facts(code: CodeType, doc: str | None = None) -> Iterator[str]:
 
 
 def _global_names(function: FunctionType) -> set[str]:
-    """Returns the globals that the code or the annotations name."""
+    """Returns the names of the globals that the code reads, and of the named tuples in the annotations."""
     codes, names = [function.__code__], set[str]()
     while codes:
         code = codes.pop()
@@ -95,7 +95,7 @@ def _global_fact(function: FunctionType, name: str, key_of: KeyOf) -> str:
 
 
 def _fields_fact(named_tuple: Any) -> str:
-    """Returns the fields of a named tuple and of the named tuples in it."""
+    """Returns a text of the fields of a named tuple class, with those of the named tuples in it."""
     world = vars(sys.modules[named_tuple.__module__])
     fields = []
     for field, annotation in named_tuple.__annotations__.items():
@@ -118,7 +118,7 @@ def _base_name(function: FunctionType) -> str:
 
 
 def dispatcher(function: FunctionType, key: str, options: Mapping[str, object]) -> Any:
-    """Returns numba's dispatcher of a kernel: a call loads machine code of this key, or compiles and writes it."""
+    """Returns numba's dispatcher of a kernel: its first call loads the machine code of this key, or compiles and writes it."""
     import numba
 
     numba.config.CPU_NAME, numba.config.CPU_FEATURES = "generic", ""
@@ -160,14 +160,15 @@ def _cache_class() -> Any:
             super().__init__(function)
 
         def load_overload(self, signature: Any, target: Any) -> Any:
-            """Returns None also for a file that cannot be read, or is damaged: its code is compiled and written again."""
+            """Returns the machine code; None if its file is missing, unreadable or damaged, so that numba compiles and writes it
+            again."""
             try:
                 return super().load_overload(signature, target)
             except Exception:
                 return None
 
         def save_overload(self, signature: Any, data: Any) -> None:
-            """Writes machine code, if the folder can be written: an engine without it only starts more slowly."""
+            """Writes machine code. Ignores OSError: an engine without the file only starts more slowly."""
             with suppress(OSError):
                 Path(self.cache_path).mkdir(parents=True, exist_ok=True)
                 super().save_overload(signature, data)

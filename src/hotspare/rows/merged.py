@@ -1,6 +1,6 @@
-"""Decoded rows in the one order in which they are stepped.
+"""Decoded rows in the one order in which the core applies them.
 
-Events of a topic are in an array of their own, and the content of bad rows in another, so that the cost of a row does not depend on
+The events of each topic are in one array, and the content of bad rows is in another, so that the cost of a row does not depend on
 the number of topics: a decoded batch has a column per topic, as long as the batch.
 """
 
@@ -30,7 +30,7 @@ class MergedRows:
     fixed   columns FIXED of `batch.decoded_schema`
     place   int64[rows]: index of a row's event in the array of its topic, or of a bad row in `bad`
     events  events as structs, by topic; may include events without a row
-    bad     of `batch.BAD_TYPE`
+    bad     content of bad rows, of `batch.BAD_TYPE`
     """
 
     fixed: Fixed
@@ -48,33 +48,33 @@ class MergedRows:
         return sum(int(array.nbytes) for array in arrays)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Returns a column of FIXED."""
+        """Returns the column `name`, which is one of FIXED."""
         return self.fixed[name]
 
     def events_of(self, topic: int, rows: Int64s) -> pa.StructArray:
-        """Returns the events of `rows`, which are of that topic."""
+        """Returns the events of `rows`: at least one row, and all of them events of `topic`."""
         return _taken(self.events[topic], self.place[rows])
 
     def bad_of(self, rows: Int64s) -> pa.StructArray:
-        """Returns the content of `rows`, which are bad."""
+        """Returns the content of `rows`: at least one row, and all of them bad."""
         return _taken(self.bad, self.place[rows])
 
     def slice(self, begin: int, count: int | None = None) -> MergedRows:
-        """Returns the rows from `begin` on, sharing the arrays."""
+        """Returns the rows from `begin` on, at most `count`, sharing the arrays."""
         if begin == 0 and (count is None or count >= self.num_rows):
             return self
         rows = slice(begin, None if count is None else begin + count)
         return replace(self, fixed={name: column[rows] for name, column in self.fixed.items()}, place=self.place[rows])
 
     def with_bad(self, row: int, told: pa.StructArray) -> MergedRows:
-        """Returns the rows with the bad row `told` in place of a row."""
+        """Returns the rows with a bad row in place of row number `row`. `told`: the content of the bad row, an array of one."""
         kind, place = self.fixed["kind"].copy(), self.place.copy()
         kind[row], place[row] = RowKind.BAD, len(self.bad)
         return replace(self, fixed={**self.fixed, "kind": kind}, place=place, bad=pa.concat_arrays([self.bad, told]))
 
 
 def _taken(array: pa.StructArray, at: Int64s) -> pa.StructArray:
-    """Returns the elements at `at`, without a copy if the places are consecutive."""
+    """Returns the elements at the indexes `at`, at least one; without a copy if these are consecutive."""
     begin, count = int(at[0]), len(at)
     is_run = int(at[-1]) - begin == count - 1 and (count < 3 or bool((np.diff(at) == 1).all()))
     return array.slice(begin, count) if is_run else array.take(pa.array(at))

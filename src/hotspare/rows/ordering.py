@@ -1,4 +1,4 @@
-"""The order in which a window takes rows of several inputs: by rank, then by input, then by arrival (SPEC A35); and rows by
+"""The order in which a window applies rows of several inputs: by rank, then by input, then by arrival (SPEC A35); and rows by
 partition."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from hotspare.rows.chunk import Int64s
 
 
 def merged_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
-    """Returns (number of the input, row there) of every row; `ranks`: those of each input's rows. The two rows of an update block
-    stay together: they have one rank."""
+    """Returns two arrays with an entry per row, in order: the number of its input, and its row number there. `ranks`: the ranks of
+    the rows, by input. The two rows of an update block stay together, because they have one rank."""
     counts = [len(rank) for rank in ranks]
     numbers = np.repeat(np.arange(len(ranks), dtype=np.int64), counts)
     rows = np.concatenate([np.arange(count, dtype=np.int64) for count in counts])
@@ -26,8 +26,8 @@ def merged_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
 def partition_numbers(
     topics: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32]
 ) -> tuple[list[tuple[int, int]], Int64s | None]:
-    """Returns the (topic, partition) pairs of the rows, ascending, and for each row the number of its pair; None if there is one
-    pair. The cost depends on the rows, not on the number of partitions."""
+    """Returns the (topic, partition) pairs of the rows, ascending, and for each row the index of its pair; None if there is only
+    one pair. At least one row is required. The cost depends on the rows, not on the number of partitions."""
     if not np.count_nonzero(topics != topics[0]) and not np.count_nonzero(partitions != partitions[0]):
         return [(int(topics[0]), int(partitions[0]))], None
     size = int(partitions.max()) + 1
@@ -44,8 +44,8 @@ def partition_numbers(
 
 
 def by_partition(topics: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32]) -> list[tuple[tuple[int, int], Int64s | None]]:
-    """Returns the (topic, partition) pairs of the rows, ascending, each with its rows (None: all). The cost depends on the rows,
-    not on the number of partitions."""
+    """Returns the (topic, partition) pairs of the rows, ascending, each with its row numbers (None: all rows). At least one row is
+    required. The cost depends on the rows, not on the number of partitions."""
     keys, number = partition_numbers(topics, partitions)
     if number is None:
         return [(keys[0], None)]
@@ -55,4 +55,4 @@ def by_partition(topics: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32
 
 
 _COUNTED_MAX = 1 << 16
-"""Numbers of 16 bits are sorted, stable, without comparing them."""
+"""The count of 16-bit numbers, which numpy sorts without comparing them; also the longest table by which pairs are numbered."""

@@ -1,18 +1,18 @@
 """Turns the append times of one inbound partition, which may be wrong, into times that an engine believes.
 
 The bus stamps messages with the clock of the machine that stores them. Such a clock may be wrong for a moment or for hours, and if
-publishers set the times, any single one may be anything. A believed time never falls. From one message to the next:
+publishers set the times, any single time may be arbitrary. A believed time never falls. From one message to the next:
 
 - A time that rises by `skew_max_us` at most is believed as it is.
-- A leap beyond that waits for what follows in the same partition. It is believed when a tick shows the partition's clock still on
-  that side and `skew_max_us / CONFIRMED_BY` later; so a gap without messages keeps its length. A message that continues at the
-  earlier clock, or is more than `skew_max_us` before the leap, refutes it: then the message has the time believed before it.
-  Without ticks, `unticked_rows_max` rows that follow confirm a leap, too: old input, from before there was an engine.
-- A time that has fallen does not stop time: it continues at half the speed of the partition's clock until that has caught up.
+- A greater rise, a leap, waits for later rows of the same partition. A tick at least `skew_max_us / CONFIRMED_BY` after the leap
+  confirms it: then the leap's time is believed, so a gap without messages keeps its length. A row that continues at the earlier
+  clock, or is more than `skew_max_us` before the leap, refutes it: then the leaping message gets the time believed before it.
+  Without ticks, as in input older than the engines, `unticked_rows_max` later rows confirm a leap, too.
+- If the partition's clock falls, believed time does not stop: it advances at half the clock's speed until the clock has caught up.
 
-The believed time of a message depends on the state after the previous one (`Belief`) and on what follows it in the partition. So it
-is the same in every engine, however the input is cut, and after a restore. Of a partition's first messages, the first tick is
-believed as it is, and events before it wait for it as they would after a leap.
+The believed time of a message depends on the state after the previous message (`Belief`) and on the messages after it in the
+partition. So the time is the same in every engine, however the input is cut, and after a restore. The first tick of a partition is
+believed as it is; events before that tick wait for it, as they would after a leap.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ CONFIRMED_BY = 5
 """A leap is believed when the clock has advanced by this part of `skew_max_us`."""
 UNTICKED_ROWS_MAX = 100_000
 _FAR = 2**61
-"""The bound of times: sums with one never overflow."""
+"""Times are clipped to this bound, so that sums of two never overflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """The state after a row: the newest believed time, and the append time from which it continues when the clock has fallen."""
+    """The state after a row: the newest believed time, and the append time of that row, from which time continues if the clock has
+    fallen."""
 
     time_us: int = NO_TIME
     clock_us: int = NO_TIME
 
 
 class PartitionClock:
-    """Takes rows in order and settles them in order. `skew_max_us` None: the newest time of all is believed, at once. Engines of a
-    group have the same `unticked_rows_max`."""
+    """Settles the rows of one partition in order: decides the believed time of each. If `skew_max_us` is None, each row gets the
+    newest append time so far, at once. All engines of a group must have the same `unticked_rows_max`."""
 
     def __init__(self, skew_max_us: int | None, belief: Belief, unticked_rows_max: int = UNTICKED_ROWS_MAX) -> None:
         self._skew_us = skew_max_us
@@ -52,7 +53,7 @@ class PartitionClock:
         self._times = np.empty(0, np.int64)
         self._ticks = np.empty(0, np.bool_)
         self._searched = 0
-        """The count of rows after the waiting leap that decide nothing about it."""
+        """The count of rows after the waiting leap that were checked and neither confirm nor refute it."""
 
     @property
     def time_us(self) -> int:
@@ -60,7 +61,8 @@ class PartitionClock:
         return self._time_us
 
     def settle_rows(self, times: Int64s, ticks: Bools) -> tuple[Int64s, Int64s]:
-        """Returns, for the rows settled now, including those that waited, oldest first: believed time, and `clock_us` after it."""
+        """Adds rows, by their append times and whether they are ticks. Returns, for each row settled now, including rows that
+        waited, oldest first: its believed time, and `Belief.clock_us` after it."""
         if self._skew_us is None:
             return self._newest(times)
         settled: list[tuple[Int64s, Int64s]] = []
@@ -91,7 +93,7 @@ class PartitionClock:
         return self._settle_behind(at, skew_us, settled) if first_us < self._time_us else self._plain(at, skew_us, settled)
 
     def _plain(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
-        """Settles rows whose times rise as they should."""
+        """Settles rows whose times rise by at most the skew. Returns their count."""
 
         def judge(times: Int64s) -> tuple[Int64s, Bools]:
             before = np.concatenate([[self._time_us], times[:-1]])
@@ -100,7 +102,8 @@ class PartitionClock:
         return self._believe_run(at, judge, settled)
 
     def _settle_behind(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
-        """Settles rows whose clock has fallen: time continues at half its speed. A step that is itself a leap does not count."""
+        """Settles rows after the clock has fallen: believed time advances at half the clock's speed, without steps that are leaps.
+        Returns the count of rows settled."""
 
         def judge(times: Int64s) -> tuple[Int64s, Bools]:
             clock = np.concatenate([[max(self._clock_us, -_FAR)], times[:-1]])
@@ -112,7 +115,8 @@ class PartitionClock:
         return self._believe_run(at, judge, settled)
 
     def _believe_run(self, at: int, judge: Callable[[Int64s], tuple[Int64s, Bools]], settled: list[tuple[Int64s, Int64s]]) -> int:
-        """Settles rows from `at` on up to the first that ends the run. `judge` returns believed times, and which rows end it."""
+        """Settles rows from `at` on up to the first that ends the run, and returns their count. `judge` returns, for append times,
+        the believed times, and which rows end the run."""
         size = self._rows
         while True:
             times = self._times[at : at + size]
@@ -124,7 +128,8 @@ class PartitionClock:
             size *= 4
 
     def _settle_leap(self, at: int, skew_us: int, settled: list[tuple[Int64s, Int64s]]) -> int:
-        """Settles a row that waits for what follows; 0 as long as nothing there confirms or refutes it."""
+        """Settles a leap if later rows confirm or refute it. Returns the count of rows settled from `at` on; 0 if the leap still
+        waits."""
         leap_us, is_first = int(self._times[at]), self._time_us == NO_TIME
         low_us = leap_us - skew_us if is_first else max(self._time_us + skew_us + 1, leap_us - skew_us)
         high_us = low_us if is_first else leap_us + skew_us // CONFIRMED_BY
@@ -143,7 +148,8 @@ class PartitionClock:
         return count
 
     def _verdict(self, at: int, leap_us: int, low_us: int, high_us: int) -> int | None:
-        """Returns the first row after `at` that refutes its time or confirms it."""
+        """Returns the first row after `at` that refutes the time of row `at` (is before `low_us`) or confirms it (a tick from
+        `high_us` on, or enough rows without ticks); None if no row does so yet."""
         begin, size, unticked_max = at + 1 + self._searched, self._rows, self._unticked_rows_max
         while begin < len(self._times):
             times, ticks = self._times[begin : begin + size], self._ticks[begin : begin + size]
@@ -158,8 +164,8 @@ class PartitionClock:
         return None
 
     def _refuted(self, at: int, verdict: int, skew_us: int) -> int:
-        """Returns how many rows from `at` on are refuted, at least one. If the row `verdict` continues at the earlier clock, these
-        are all before it that nothing in between can confirm."""
+        """Returns the count of refuted rows from `at` on, at least one. If row `verdict` continues at the earlier clock, it refutes
+        all rows up to the first that a row before `verdict` may confirm."""
         if self._times[verdict] > self._time_us + skew_us:
             return 1
         times, ticks = self._times[at:verdict], self._ticks[at:verdict]

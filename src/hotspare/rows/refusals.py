@@ -1,6 +1,6 @@
 """Refused rows, in columns: there may be as many as good ones, and they cost no more.
 
-Refusals    rows of what a window works on, and why ──► BadEvents   rows of the batch, with their texts (core)
+Refusals    rows that a window refuses, and reasons ──► BadEvents   rows of the batch, with their texts (core)
                                                     └─► BadRows     places in messages, with their texts (head)
 rows that no format can read ───────────────────────────► BadRows
 """
@@ -45,7 +45,7 @@ class Refusals:
         return cls(rows, reasons.take(number), messages.take(number))
 
     def merged_refusals(self, others: Refusals) -> Refusals:
-        """Returns these and others of the same rows of a window; no row is refused twice."""
+        """Returns these refusals and `others`, by ascending row. Both are of the same input rows; no row is in both."""
         if not len(self) or not len(others):
             return self if len(self) else others
         rows = np.concatenate((self.rows, others.rows))
@@ -57,7 +57,8 @@ class Refusals:
 
     @classmethod
     def joined(cls, parts: Sequence[tuple[int, Refusals]]) -> Refusals:
-        """Returns those of consecutive pieces of rows, each with the number of its first row."""
+        """Returns the refusals of consecutive pieces of rows as refusals of all rows. `parts`: the number of a piece's first row,
+        and its refusals, by row of the piece."""
         some = [(begin, part) for begin, part in parts if len(part)]
         if not some:
             return NOTHING_REFUSED
@@ -86,23 +87,23 @@ class BadEvents:
         return BadEvents(np.concatenate((self.rank, other.rank)), tuple(pa.concat_arrays(pair) for pair in pairs))
 
     def of_window(self, window: str) -> BadEvents:
-        """Returns the events with the window that refused them."""
+        """Returns the events with one more column: the name of the window that refused them."""
         return BadEvents(self.rank, (*self.columns, pa.repeat(window, len(self))))
 
     def slice(self, begin: int, end: int) -> BadEvents:
-        """Returns those from number `begin` to before number `end`."""
+        """Returns the events from number `begin` to before number `end`."""
         return BadEvents(self.rank[begin:end], tuple(column.slice(begin, end - begin) for column in self.columns))
 
     def by_rank(self) -> BadEvents:
-        """Returns the events in ascending rank; those of one rank stay in their order."""
+        """Returns the events in ascending rank; events of one rank keep their order."""
         if len(self) < 2 or (np.diff(self.rank) >= 0).all():
             return self
         order = np.argsort(self.rank, kind="stable")
         return BadEvents(self.rank[order], tuple(column.take(pa.array(order)) for column in self.columns))
 
     def by_texts(self) -> BadEvents:
-        """Returns events, which are in ascending rank, with those of one rank ordered by reason, sentence, and descending text: so
-        the new row of an update block (UB) is before the old one (D)."""
+        """Returns the events, which are in ascending rank, with events of one rank ordered by reason, sentence, and descending
+        text: so the new row of an update block (UB) is before the old one (D)."""
         if len(self) < 2 or (np.diff(self.rank) > 0).all():
             return self
         names = ("rank", "reason", "sentence", "text")
@@ -118,7 +119,7 @@ NO_BAD_EVENTS = BadEvents(_NO_ROWS, ())
 @dataclass(frozen=True, slots=True)
 class BadRows:
     """Bad rows of messages: the number of the message and the index there; reason codes, sentences and the rows as they arrived, as
-    Arrow strings. `window`: the one that refused them, "" while unneeded."""
+    Arrow strings. `window`: the window that refused them, "" if not needed."""
 
     message: Int64s
     index: Int64s
@@ -132,7 +133,7 @@ class BadRows:
 
     @classmethod
     def from_rows(cls, rows: Sequence[tuple[int, int, str, str, str]]) -> BadRows:
-        """Returns rows given one by one: (message, index, reason, sentence, text)."""
+        """Returns the bad rows of tuples (message, index, reason, sentence, text)."""
         if not rows:
             return NO_BAD_ROWS
         message, index, *texts = zip(*rows, strict=True)
@@ -154,7 +155,8 @@ class BadRows:
         return replace(self, message=messages[self.message])
 
     def with_place_of(self, window: str, is_alone: Bools) -> BadRows:
-        """Returns the rows with the place before each sentence. `is_alone`: the only rows of their messages get no number."""
+        """Returns the rows with their place, window and row, before each sentence. `is_alone`: whether a row is the only one of its
+        message; then its place has no row number."""
         place = pa.scalar(f"window {window}: ")
         if not is_alone.all():
             rows = pc.binary_join_element_wise(f"window {window}, row ", pa.array(self.index).cast(pa.string()), ": ", "")
@@ -164,7 +166,7 @@ class BadRows:
 
     @property
     def content(self) -> pa.StructArray:
-        """The rows as `batch.BAD_TYPE`."""
+        """The rows as an Arrow array of `batch.BAD_TYPE`."""
         columns = [self.reason, self.sentence, self.text, pa.repeat(self.window, len(self))]
         return pa.StructArray.from_arrays(columns, fields=list(BAD_TYPE))
 

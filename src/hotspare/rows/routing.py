@@ -1,7 +1,8 @@
 """The partition of its topic in which an event belongs, if a project is sharded.
 
-Murmur2 over one canonical text of a field, as Java clients of Kafka choose the partition of a record by its key. So any of them
-that writes that text as the key can publish. Publishers use it, and the head checks it. Plain numpy: the head loads no numba.
+The partition is chosen by murmur2 over one canonical text of a field, as Java clients of Kafka choose the partition of a record by
+its key. So any such client that writes that text as the key can publish. Publishers use this module, and the head checks events by
+it. It is plain numpy, because the head does not load numba.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ _SEED = 0x9747B28C
 _M = np.uint32(0x5BD1E995)
 _POSITIVE = np.uint32(0x7FFFFFFF)
 ROWS_ALONE_MAX = 64
-"""Up to this many values are hashed one by one, more of them together: the cost is that of their bytes, whatever the lengths."""
+"""Up to this many values are hashed one by one, more of them together, so that the cost depends on the bytes alone, whatever the
+lengths."""
 _REPEATING = (FieldType.INT32, FieldType.INT64, FieldType.DATE, FieldType.STAMP, FieldType.STRING)
-"""Types in which equal values have the same text: 0.0 and -0.0 have not."""
+"""Types in which equal values have the same text. Doubles are not among them: 0.0 equals -0.0."""
 _PART_MIN = 1_000
 
 
@@ -47,18 +49,19 @@ class Routing:
 
 
 def _repeats(column: pa.Array) -> bool:
-    """Whether most values of a first part occur several times: finding that all differ must not cost what it would save."""
+    """Whether values repeat: in the first quarter, at most half of the values are distinct. Only that part is checked, because the
+    check must cost less than it saves."""
     part = len(column) // 4
     return part >= _PART_MIN and 2 * len(column.slice(0, part).unique()) <= part
 
 
 def key_partitions(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
-    """Returns the partition, of `count`, of each key of a binary array without nulls, as Java clients of Kafka choose it."""
+    """Returns the partition, 0 to `count` - 1, of each key of a binary array without nulls, as Java clients of Kafka choose it."""
     return (murmur2(keys) & _POSITIVE).astype(np.int64) % count
 
 
 def routing_of(resolved: Resolved, source: WindowId, count: int) -> Routing | None:
-    """Returns the routing of a source window's topic; None if the project is not sharded, or names no field."""
+    """Returns the routing of a source window's topic; None if the project is not sharded, or no field decides the partition."""
     field = partition_fields(resolved)[source] if count > 1 else ""
     return routing_by(resolved.schema(source), field, count)
 
@@ -82,12 +85,13 @@ def canonical(column: pa.Array, type_: FieldType) -> pa.Array:
 
 
 def message_key(schema: Schema) -> tuple[Field, ...]:
-    """Returns the fields that make the key of a row's own message: those of the window's key, or all if it has none."""
+    """Returns the fields that form the message key if each row is a message of its own: the window's key fields, or all fields if
+    it has no key."""
     return tuple(field for field in schema.fields if field.is_key) or schema.fields
 
 
 def row_keys(rows: pa.RecordBatch, fields: Sequence[Field]) -> pa.Array:
-    """Returns the key of each row's own message, as UTF-8: the `canonical` texts of these fields, with commas between."""
+    """Returns the message key of each row, as UTF-8: the `canonical` texts of `fields`, separated by commas."""
     texts = [canonical(rows.column(field.name), field.type) for field in fields]
     return texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, b",")
 
@@ -120,14 +124,15 @@ def murmur2(values: pa.Array) -> npt.NDArray[np.uint32]:
 
 
 def _carried(h: int, words: npt.NDArray[np.uint32]) -> int:
-    """Returns `h` mixed with the words of one value, each of which needs the result of the previous one."""
+    """Returns the hash `h` with the words of one value mixed in, one after the other: each step needs the result of the previous
+    one."""
     for word in words.tolist():
         h = (h * 0x5BD1E995 & 0xFFFFFFFF) ^ word
     return h
 
 
 def _word(data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.uint32]:
-    """Returns `size` bytes from each place as a little-endian number."""
+    """Returns, for each index in `at`, the `size` bytes of `data` from there on as a little-endian number."""
     value = np.zeros(len(at), np.uint32)
     for i in range(size):
         value |= data[at + i].astype(np.uint32) << np.uint32(8 * i)

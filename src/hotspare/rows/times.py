@@ -1,7 +1,7 @@
 """Times in texts as microseconds since 1970: in ISO 8601 and RFC 3339 (`iso_times`), or in a format that a user names
 (`DateFormat`).
 
-`iso_micros` is the meaning of a text in ISO 8601. It reads
+`iso_micros` defines the meaning of a text in ISO 8601. It parses
 
 - a date as `2024-03-01`, `20240301`, `2024-061`, `2024061`, `2024-W09-5`, `2024W095`, `2024-W09` (its Monday) or `2024-03` (its
   first day),
@@ -10,8 +10,8 @@
 - after the time, and after a blank if the text has one, an offset: `Z`, `z`, `+02`, `+0200` or `+02:00`. A time without an offset
   is in UTC, as is a date alone, which may have `Z` or `+02:00`.
 
-A fraction is cut to microseconds. `iso_times` reads columns: the shapes that most programs write by Arrow, all others by
-`iso_micros`. The value of a text depends on that text alone.
+A fraction is cut to microseconds. `iso_times` parses columns: Arrow parses the shapes that most programs write, `iso_micros` all
+others. The value of a text depends on that text alone.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _MONTHS = r"(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0
 _LEAP_YEAR = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
 _TIME = r"[T ]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]{1,9})?)?)?"
 _SHAPE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,9})?)?)?)?$"
-"""Texts in UTC that Arrow reads."""
+"""A pattern of the texts in UTC that Arrow parses."""
 _FITS = rf"^([0-9]{{4}}-({_MONTHS})|{_LEAP_YEAR}-02-29)({_TIME})?$"
-"""Nearly all texts of `_SHAPE` that are times."""
+"""A pattern of nearly all texts of `_SHAPE` that are times, and of no others."""
 _ZONED = (
     r"^(?P<base>[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt ][0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.(?P<fraction>[0-9]+))?"
     r" ?(?P<zone>[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)$"
@@ -54,7 +54,7 @@ _ZONED = (
 
 
 def iso_micros(text: str) -> int | None:
-    """Returns the text's microseconds since 1970 in UTC, or None if it is not such a time."""
+    """Returns the text's microseconds since 1970 in UTC, or None if the text is not a time as the module describes."""
     match = _ISO.fullmatch(text)
     if match is None:
         return None
@@ -71,7 +71,7 @@ def iso_micros(text: str) -> int | None:
 
 
 def _days(match: re.Match[str]) -> int:
-    """Returns the days since 1970; raises ValueError for a day that no calendar has."""
+    """Returns the days since 1970; raises ValueError for a day that does not exist."""
     year, week = int(match["year"]), match["week"] or match["week_"]
     if week:
         day = datetime.date.fromisocalendar(year, int(week), int(match["weekday"] or match["weekday_"] or 1))
@@ -90,7 +90,8 @@ def _days(match: re.Match[str]) -> int:
 
 
 def _of_day(match: re.Match[str]) -> tuple[int, int]:
-    """Returns seconds and microseconds of the day; raises ValueError for a time that no day has."""
+    """Returns the time of day as (seconds, microseconds), zeros if the text has none. Raises ValueError for a time that does not
+    exist."""
     if match["hour"] is None:
         return 0, 0
     hour, minute, second = (int(match[part] or 0) for part in ("hour", "minute", "second"))
@@ -129,7 +130,7 @@ def iso_times(texts: pa.Array) -> tuple[pa.Array, Rows]:
 
 
 def _zoned(texts: pa.Array) -> tuple[pa.Array, Rows]:
-    """Reads times with seconds and an offset; returns as `iso_times`."""
+    """Parses times that have seconds and an offset. Returns the same as `iso_times`: all other texts count as not a time."""
     found = pc.extract_regex(texts, _ZONED)
     base, fraction, zone = (pc.struct_field(found, name) for name in ("base", "fraction", "zone"))
     if zone.null_count == len(zone):
@@ -140,7 +141,7 @@ def _zoned(texts: pa.Array) -> tuple[pa.Array, Rows]:
 
 
 def _zone_micros(zones: pa.Array) -> pa.Array:
-    """Returns `_zone_seconds` of each zone in microseconds, null for an invalid offset. Few differ."""
+    """Returns `_zone_seconds` of each zone in microseconds, null for an invalid offset. Each distinct zone is parsed once."""
     different = pc.unique(zones)
     return pa.array(map(_micros_of, different.to_pylist()), pa.int64()).take(pc.index_in(zones, different))
 
@@ -153,15 +154,15 @@ def _micros_of(zone: str | None) -> int | None:
 
 
 def _moved(seconds: pa.Array, fraction: pa.Array, ahead_us: pa.Array | None) -> pa.Array:
-    """Returns timestamps in microseconds with the digits of a fraction added, of which six count, and taken back by as much as
-    their zone is ahead of UTC; null where any of them is."""
+    """Returns `seconds` as timestamps in microseconds, plus the first six digits of `fraction`, minus `ahead_us`, by which the zone
+    is ahead of UTC (None: in UTC). The result is null if any of the three is null."""
     digits = pc.utf8_rpad(pc.utf8_slice_codeunits(fraction, 0, 6), 6, padding="0")
     micros = pc.add(seconds.cast(pa.int64()), digits.cast(pa.int64()))
     return (micros if ahead_us is None else pc.subtract(micros, ahead_us)).cast(_MICROS)
 
 
 def _one_by_one(texts: pa.Array) -> tuple[pa.Array, Rows]:
-    """Reads each different text once, by `iso_micros`; returns as `iso_times`."""
+    """Parses each distinct text once, by `iso_micros`. Returns the same as `iso_times`."""
     encoded = texts.dictionary_encode()
     distinct = encoded.dictionary
     begins = true_mask(pc.match_substring_regex(distinct, r"^[0-9]{4}[-Ww0-9]"))
@@ -171,7 +172,7 @@ def _one_by_one(texts: pa.Array) -> tuple[pa.Array, Rows]:
 
 
 def in_unit(micros: pa.Array, target: pa.DataType) -> pa.Array:
-    """Returns timestamps in microseconds as `target`, rounded down."""
+    """Returns timestamps in microseconds in the unit of `target`, seconds or microseconds; rounded down."""
     return whole_seconds(micros) if target.unit == "s" else micros
 
 
@@ -197,9 +198,9 @@ _ZONE = ")(?P<zone>{})(?P<text{}>"
 
 @dataclass(frozen=True, slots=True)
 class DateFormat:
-    """A strptime format, checked. After %S a fraction is accepted, `.%f` or not, and cut to microseconds; %z is an offset as
-    `iso_times` has it, without it times are in UTC. If `pattern` matches a text, the groups `text0`, `text1` ... are for `format`,
-    which has no %z."""
+    """A validated strptime format. After %S a text may have a fraction, with or without `.%f` in the format; it is cut to
+    microseconds. %z is an offset as in `iso_times`; without %z, times are in UTC. `pattern` matches the texts of the format; its
+    groups `text0`, `text1` ..., joined, are parsed by `format`, which has no %z. `has_day`: whether the format has %d."""
 
     text: str
     format: str
@@ -208,7 +209,8 @@ class DateFormat:
 
     @classmethod
     def from_format(cls, text: str) -> DateFormat:
-        """Checks a format; apostrophes around it are dropped. Raises UsageError for a directive that cannot be read."""
+        """Returns the validated format of a text; drops quotes around it. Raises UsageError if it is empty or has an unsupported
+        directive."""
         expanded = re.sub(r"%S[.,]%f", "%S", text.strip().strip("'\""))
         for name, meaning in _COMPOSITE.items():
             expanded = expanded.replace(name, meaning)

@@ -1,8 +1,8 @@
-"""The sizes by which the engine core keeps its state: they change how it works, never what it computes.
+"""The sizes that the engine core uses for its state: they change how the core works, never what it computes.
 
-Outputs, digests and the rows of a snapshot are the same under every value, so tests run under `SMALL`, under which a few rows meet
-each edge: pages fill, rings wrap, indexes are built, texts are collected. Parts of a state read the current value when they are
-constructed, and keep it; a restored state has the page size of its snapshot.
+Outputs, digests and the rows of a snapshot are the same under every value, so tests run under `SMALL`, under which a few rows reach
+each limit: pages fill, rings wrap, indexes are built, texts are collected. Parts of a state read the current value when they are
+constructed, and retain it; a restored state has the page size of its snapshot.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class Tuning:
     page_slots: int = 4096
     """Slots of a page of rows."""
     spare_slots: int = 1 << 18
-    """Gaps that a small relation may have: pages of one that changes often empty by themselves, at no cost."""
+    """Gaps (slots of removed rows) that a small relation may have: if it changes often, its pages become empty at no cost."""
     late_index_rows_max: int = 1 << 14
-    """A relation with more rows that may need an index has one: building it for this many takes some milliseconds."""
+    """A relation with more rows that may need an index later builds it now: for this many rows that takes some milliseconds."""
     linked_rows: int = 4096
-    """Rows of a restore that are linked into the list of retention at a time."""
+    """Restored rows that are linked into the list of retention at a time."""
 
     key_filter_pages_min: int = 16
     """A snapshot with fewer row pages has no key filters, and a restore loads all rows at once."""
@@ -37,33 +37,35 @@ class Tuning:
     """Rows of a large queue whose memory is released at a time."""
 
     text_page_bits: int = 16
-    """A page of text has two to this power bytes."""
+    """The binary logarithm of the bytes of a text page."""
     small_text_bytes: int = 1 << 20
-    """Up to this many bytes of text are in an ordinary array."""
+    """Up to this many bytes of text are in an ordinary array; more text has reserved address space."""
     text_run_pages: int = 1 << 10
-    """The most text pages chosen together, unless one text needs more."""
+    """The most free text pages chosen to be filled next, unless one text needs more."""
     collect_codes_min: int = 65_536
     """With at most this many codes, and at most `collect_bytes_min` bytes of text, no text is collected."""
     collect_bytes_min: int = 64 << 20
     looks_min: int = 1 << 16
-    """Codes checked by the collector after a step, about a millisecond's work; and more for each row and each new string:"""
+    """Codes that the text collector checks after a step, about a millisecond of work. `looks_per_row` for each row and
+    `looks_per_string` for each new string are added."""
     looks_per_row: int = 4
     looks_per_string: int = 16
 
     csv_piece_bytes: int = 1 << 19
-    """Bytes of CSV that are decoded together: the size of the processor's cache, or one message."""
+    """Bytes of CSV that are decoded together, about the size of the processor's cache; or one message if it is longer."""
     json_piece_bytes: int = 1 << 20
-    """Bytes of JSON tokenized together, or one message: tokens take many times the room. These two are read for each batch, as
-    decoding keeps no state."""
+    """Bytes of JSON tokenized together, or one message if it is longer: tokens take many times the memory. This size and
+    `csv_piece_bytes` are read for each batch, because decoding has no state."""
     clock_rows: int = 64
-    """Rows that the clock of a partition checks at first; four times as many each time that it finds nothing."""
+    """Rows that the clock of a partition checks at first; each time that these decide nothing, it checks four times as many."""
 
     transposed_lanes: int = 1 << 21
-    """The most values that a transpose window makes together, unless one row has more."""
+    """The most values that a transpose window emits together, unless one row has more."""
 
     small_bytes: int = 8 << 20
-    """Up to this size an array grows by copying, which takes a few milliseconds; a larger one has reserved address space. This one
-    and `reserved_bytes` are also read when an array grows: an array that grew before fits any value."""
+    """Up to this size an array grows by copying, which takes a few milliseconds; a larger one has reserved address space.
+    `small_bytes` and `reserved_bytes` are also read when an array grows, because an array that grew under other values is still
+    valid."""
     reserved_bytes: int = 1 << 37
     """Address space of one array that may grow."""
 
@@ -93,19 +95,20 @@ SMALL = Tuning(
     small_bytes=1 << 12,
     reserved_bytes=1 << 20,
 )
-"""The sizes for tests: a few rows meet each edge."""
+"""The sizes for tests: a few rows reach each limit."""
 
 _current = [DEFAULT]
 
 
 def current() -> Tuning:
-    """Returns the value for what is constructed now, for the whole process."""
+    """Returns the tuning for parts that are constructed now; it applies to the whole process."""
     return _current[-1]
 
 
 @contextmanager
 def tuning_override(tuning: Tuning) -> Iterator[None]:
-    """Makes this the current value within the block. For tests: no other thread may construct parts of a state meanwhile."""
+    """Makes `tuning` the current value within the `with` block. For tests: no other thread may construct parts of a state
+    meanwhile."""
     _current.append(tuning)
     try:
         yield

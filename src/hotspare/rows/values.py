@@ -1,7 +1,7 @@
 """Conversion of texts to typed values, elementwise, shared by CSV fields and casts.
 
-A text is read the same way whatever its neighbours are: the fast path converts a whole array and, if any of it is invalid, the slow
-path converts row by row with equal results for good rows.
+A text is parsed the same way whatever its neighbours are: the fast path converts a whole array and, if any of it is invalid, the
+slow path converts row by row with equal results for good rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EXPONENT = r"[eE][+-]?[0-9]+"
 
 
 def _up_to(limit: str) -> str:
-    """Returns a pattern of numbers in decimal digits, without a sign, up to `limit`."""
+    """Returns a regular expression of the numbers from 0 to `limit` in decimal digits, without a sign."""
     smaller = [f"{limit[:i]}[0-{int(d) - 1}][0-9]{{{len(limit) - i - 1}}}" for i, d in enumerate(limit) if d != "0"]
     return f"0*([0-9]{{1,{len(limit) - 1}}}|{'|'.join(smaller)}|{limit})"
 
@@ -41,23 +41,24 @@ _SHAPE = {
     FieldType.DOUBLE: rf"^[+-]?({_NUMBER}({_EXPONENT})?|(?i:nan(\([a-z0-9_]*\))?|inf(inity)?))$",
     FieldType.MONEY: rf"^[+-]?{_NUMBER}({_EXPONENT})?$",
 }
-"""Patterns of everything that Arrow's own conversions accept, so that clearly bad rows are set aside at once."""
+"""Patterns, by type, of all texts that Arrow's own conversions accept: a text that does not match is bad without a try."""
 _FITS = {
     FieldType.INT32: _whole(32),
     FieldType.INT64: _whole(64),
     FieldType.DOUBLE: "",
     FieldType.MONEY: rf"^[+-]?(0*[0-9]{{1,14}}(\.[0-9]{{0,4}}0*)?|0*\.([0-9]{{1,4}}0*)|{_NUMBER}{_EXPONENT})$",
 }
-"""Patterns of the same, and next to nothing else; used only if something does not fit, as long patterns are slow."""
+"""Patterns, by type, of all texts that Arrow converts, and of hardly any others. They are used only after a conversion failed,
+because long patterns are slow."""
 
 
 def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = None) -> tuple[pa.Array, Rows]:
     """Returns values of `ARROW_TYPE[type_]` for an Arrow string array, and the rows whose text is not such a value (null there).
 
     Blanks around a text are ignored except for strings; an integer may have a plus sign or be hexadecimal (`0x`). Money has up to 4
-    decimals. A double that is written in digits is finite. A stamp is microseconds, a date seconds since 1970, or either is a time:
-    by `dateformat` if given (before an integer), else as `iso_times` reads it; a date drops the fraction. A blob is base64, an
-    array `[a;b;c]`.
+    decimals. A double that is written in digits must be finite. A stamp is microseconds, a date seconds since 1970, or either is a
+    time: by `dateformat` if given (before an integer), else as `iso_times` reads it; a date drops the fraction. A blob is base64,
+    an array `[a;b;c]`.
     """
     if type_.is_array:
         return parse_arrays(texts, ARROW_TYPE[type_], lambda elements: parse(elements, ELEMENT[type_]))
@@ -73,7 +74,7 @@ def parse(texts: pa.Array, type_: FieldType, dateformat: DateFormat | None = Non
 
 
 def _finite(texts: pa.Array, values: pa.Array, bad: Rows) -> tuple[pa.Array, Rows]:
-    """Returns doubles without those that are infinite although their texts are not."""
+    """Returns `values` with null where a double is infinite although its text is not, and `bad` with those rows added."""
     infinite = true_rows(pc.is_inf(values))
     if not len(infinite):
         return values, bad
@@ -82,7 +83,8 @@ def _finite(texts: pa.Array, values: pa.Array, bad: Rows) -> tuple[pa.Array, Row
 
 
 def numbers(texts: pa.Array, type_: FieldType) -> tuple[pa.Array, Rows]:
-    """Returns the same as `parse` for integers, doubles and money, but a double beyond its type is infinite, as in a cast."""
+    """Returns the same as `parse` for integers, doubles and money, but a number too large for a double becomes infinite, as in a
+    cast."""
     target = ARROW_TYPE[type_]
     try:
         return cast_blocks(texts, target), _NO_ROWS

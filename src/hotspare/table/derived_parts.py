@@ -1,6 +1,7 @@
 """Parts that derive structures from the rows of a relation; a snapshot contains only the rows.
 
-The rows are frozen, written, loaded and marked as those of a relation. A subclass rebuilds what it derives after rows were loaded.
+The part freezes, writes, loads and marks its rows as a relation does. A subclass rebuilds the derived structures after rows were
+loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hotspare.table.row_layout import FrozenRowPage
 
 
 class DerivedPart(ABC):
-    """A part of `rows` and the structures derived from them."""
+    """A part that consists of `rows` and of structures derived from them."""
 
     rows: Relation
 
@@ -36,11 +37,11 @@ class DerivedPart(ABC):
         self._register_derived()
 
     def _register_derived(self) -> None:
-        """Counts the derived structures where the rows live."""
+        """Registers the derived structures with the memory of the rows, so that their bytes count."""
         self.rows.pages.home.register_counted(self)
 
     def freeze(self) -> Relation:
-        """Returns a twin of the rows: all that a snapshot needs."""
+        """Returns a frozen copy of the rows alone, because a snapshot needs nothing else."""
         return self.rows.freeze()
 
     def columns(self) -> Columns:

@@ -1,8 +1,9 @@
-"""Eviction of row pages. A full page does not change any more, so it can be evicted as it is, and read at its address.
+"""Eviction of row pages. A full page does not change any more, so it can be written to a file as it is, and that file is mapped at
+the page's address.
 
-The values of a row are needed if it changes, is removed or is looked up. Validity, order and time are a small part of it, and are
-evicted only after the values of all pages. But if no field of a page is null, its validity is evicted with the values, and costs
-nothing when it is read.
+The values of a row are needed if it changes, is removed or is looked up. Validity, order and time take little memory, and are
+evicted only after the values of all pages. But if no field of a page is null, the page's validity is evicted with its values: all
+such pages share one copy, so reading it costs nothing.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ _PARTS = (_VALUES, _VALIDITY, _REST)
 
 
 class EvictedPages:
-    """The evicted pages of a table. `spaces`: (space, entries per slot) for values, validity and the rest. Methods take page
-    indexes."""
+    """The state of eviction of a table's pages. `spaces`: (space, entries per slot) for values, for validity, and for each other
+    column. Methods identify pages by their index in memory."""
 
     def __init__(self, spaces: Sequence[tuple[EvictableSpace, int]], page_slots: int, pages: int) -> None:
         self._spaces = (tuple(spaces[:1]), tuple(spaces[1:2]), tuple(spaces[2:]))
@@ -34,10 +35,10 @@ class EvictedPages:
         self._is_away: tuple[UInt8s, ...] = tuple(np.zeros(pages, np.uint8) for _ in _PARTS)
         self._bytes = tuple(page_slots * sum(s.array.itemsize * width for s, width in part) for part in self._spaces)
         self._is_empty: Bools = np.zeros(pages, np.bool_)
-        """Whether the memory of a page was given back and the page was not begun since."""
+        """bool[pages]: whether a page has no memory, because it was freed or not filled yet."""
         self._born: Int64s = np.zeros(pages, np.int64)
         self._told = 0
-        """Pages of lower numbers have their time in `_born`."""
+        """All pages of lower numbers have the time at which they were begun in `_born`."""
         self._found = np.empty(0, np.int64)
         self._count = 0
 
@@ -53,7 +54,7 @@ class EvictedPages:
         return sum((high - empty - gone) * size for gone, size in zip(away, self._bytes, strict=True))
 
     def date_writes(self, rows: k.Rows, now: int) -> None:
-        """Dates pages begun since the last call to `now`."""
+        """Records `now` as the time of the pages begun since the last call."""
         page, pages = int(rows.state[slots.YOUNGEST]), rows.pages
         while page >= 0 and pages[page, k.PAGE_NUMBER] >= self._told:
             self._born[page], self._is_empty[page] = now, False
@@ -66,7 +67,7 @@ class EvictedPages:
         self._told = int(rows.state[slots.NUMBER])
 
     def mark_unfilled(self, pages: Int64s) -> None:
-        """Records that these pages have no memory yet."""
+        """Records that these pages have no memory yet: `mark_filled` and `date_writes` end that."""
         self._is_empty[pages] = True
 
     def mark_filled(self, page: int) -> None:
@@ -96,7 +97,7 @@ class EvictedPages:
         self._evict_part(_VALUES, np.array([page]))
 
     def _evict_part(self, part: int, pages: Int64s) -> int:
-        """Evicts a part of these pages. Returns the bytes evicted."""
+        """Evicts one part of these pages: values, validity or the rest. Returns the bytes evicted."""
         for begin, end in runs(np.sort(pages)).tolist():
             for space, width in self._spaces[part]:
                 space.evict_range(begin * self._page_slots * width, end * self._page_slots * width)
@@ -137,12 +138,13 @@ class EvictedPages:
         self._is_empty[pages] = True
 
     def free_evicted_pages(self, pages: Int64s) -> None:
-        """Frees evicted pages as `free_page_memory`; pages in memory are reused as they are."""
+        """Frees those of these pages that are evicted, as `free_page_memory` does; pages in memory can be reused as they are."""
         if self._count and len(gone := pages[self._is_away[_VALUES][pages] == 1]):
             self.free_page_memory(gone)
 
     def prefetch_for_keys(self, rows: k.Rows, lanes: Int64s) -> None:
-        """Prefetches, together, what a chunk with these keys is likely to need."""
+        """Prefetches, together, the evicted rows that a chunk with these lanes is likely to need, and the pages that the next step
+        reads."""
         if not self._count:
             return
         if rows.state[slots.INDEXED] == 1:
@@ -151,7 +153,7 @@ class EvictedPages:
             self._prefetch_page(page)
 
     def prefetch_matches(self, index: Index, lanes: Int64s, columns: Int64s) -> None:
-        """Prefetches, together, the rows that an index finds by these columns of `lanes`."""
+        """Prefetches, together, the evicted rows that an index finds by these columns of `lanes`."""
         if not self._count or not len(lanes):
             return
         if len(self._found) < len(lanes):
@@ -163,14 +165,15 @@ class EvictedPages:
             self.prefetch_slots(self._found[:count])
 
     def prefetch_slots(self, where: Int64s) -> None:
-        """Prefetches slots that are read soon."""
+        """Prefetches the evicted parts of these slots, which are read soon."""
         for part, each in enumerate(self._spaces):
             gone = where[self._is_away[part][where // self._page_slots] == 1]
             for space, width in each if len(gone) else ():
                 space.prefetch_each(gone * width, width)
 
     def prefetch_scan(self, rows: k.Rows, since: int, count: int) -> None:
-        """Prefetches the values of about `count` slots from position `since` on, for one read."""
+        """Prefetches the values of about `count` slots from position `since` on (page number times slots per page, plus slot),
+        which are read once."""
         if not self._count:
             return
         pages = rows.pages[: int(rows.state[slots.HIGH])]
@@ -181,7 +184,7 @@ class EvictedPages:
             space.read_ahead(begin, end)
 
     def read_ahead(self, page: int) -> None:
-        """Prefetches the page that a snapshot reads next; from any thread."""
+        """Prefetches a page that a snapshot reads next; callable from any thread."""
         begin, end = page * self._page_slots, (page + 1) * self._page_slots
         for space, width in chain(*self._spaces):
             space.read_ahead(begin * width, end * width)
@@ -194,8 +197,8 @@ class EvictedPages:
                     space.prefetch_one_range(begin * width, end * width)
 
     def _next_pages(self, rows: k.Rows, count: int) -> list[int]:
-        """Returns about `count` pages that the next step reads whatever its input is: the oldest in order of arrival, and sparse
-        ones whose rows it will move."""
+        """Returns about `count` pages that the next step reads whatever its input is: those from the page of the oldest row on, and
+        sparse pages, whose rows the step moves."""
         state, pages = rows.state, rows.pages
         found: list[int] = []
         if len(rows.links) and (first := int(state[slots.FIRST])) >= 0:

@@ -1,12 +1,13 @@
-"""Key filters, stored next to row pages: after a restore they show which row pages may hold a key, so that rows can be loaded at
-use.
+"""Key filters, stored next to row pages: after a restore they show which row pages may hold a key, so that a page is loaded only
+when its rows are used.
 
-A key filter covers some row pages with consecutive numbers. It has four bytes of the hash of each key in them
-(`table.loops.unloaded`), and with retention the expiry key of each page's first row. Full row pages do not change, so a filter is
-written once, except that of the newest pages; it may name rows and pages that were removed since. The page being filled has no
-filter: it is loaded at once.
+A key filter covers some row pages with consecutive numbers. For each key in these pages it has a half: the low four bytes of the
+key's hash (`table.loops.unloaded`). With retention, it also has the lowest expiry key of each page. Full row pages do not change,
+so a filter is written once, except that of the newest pages; it may name rows and pages that were removed since. The page being
+filled has no filter: it is loaded at once.
 
-If rows are also found by the fields of a condition, the filter has the halves of these too, each once per page.
+If rows are also found by the fields of a condition, the filter also has the halves of these fields, each distinct half once per
+page.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _NOTHING = np.empty(0, np.int64)
 
 
 class ExpiryKey(Enum):
-    """The expiry key, by which retention removes rows, lowest first; the value is the name of its column."""
+    """The kind of expiry key: retention removes rows by ascending expiry key. The value is the name of the key filter's column."""
 
     NEVER = "never"
     IN_ORDER = "least_order"
     BY_TIME = "least_time"
 
     def select_keys(self, order: Int64s, time: Int64s) -> Int64s:
-        """Returns the expiry keys of rows with these arrival numbers and times."""
+        """Returns the expiry keys of rows with these arrival numbers and times; empty for NEVER."""
         return {ExpiryKey.NEVER: _NOTHING, ExpiryKey.IN_ORDER: order, ExpiryKey.BY_TIME: time}[self]
 
 
@@ -56,7 +57,8 @@ class HashHalves:
 
     @classmethod
     def from_pages(cls, numbers: Int64s, halves: Sequence[k.UInt32s], least: Mapping[ExpiryKey, Int64s]) -> HashHalves:
-        """Builds a filter from the halves of each page."""
+        """Returns the content for the pages `numbers`. `halves`: those of each page; `least`: the lowest expiry key of each
+        page."""
         return cls(numbers, np.cumsum([len(each) for each in halves], dtype=np.int64), np.concatenate(halves), least)
 
     def columns(self, way: int) -> Columns:
@@ -66,7 +68,8 @@ class HashHalves:
 
     @classmethod
     def load(cls, columns: Columns, way: int) -> HashHalves:
-        """Reads what `columns` returned. Raises SnapshotDamaged if it is not a valid filter."""
+        """Returns the filter content from the columns that `columns(way)` returned. Raises SnapshotDamaged if they contradict each
+        other. `way`: the number of the lookup."""
         numbers = require_column(columns, "numbers", np.dtype(np.int64), (-1,)).array
         ends = require_column(columns, _NAMES[way][0], np.dtype(np.int64), (len(numbers),)).array
         halves = require_column(columns, _NAMES[way][1], np.dtype(np.uint32), (-1,)).array
@@ -81,13 +84,14 @@ class HashHalves:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The columns of rows that are the key, and the columns that hold codes of strings."""
+    """The columns of a row by which one lookup finds it, and the columns that hold codes of strings."""
 
     keys: tuple[int, ...]
     codes: tuple[int, ...]
 
     def halves(self, keys: Int64s, hashes: k.UInt64s) -> k.UInt32s:
-        """Returns the halves of rows with these columns only. `hashes`: those of strings, by code."""
+        """Returns the half of each row of `keys`, which has the columns of this lookup alone. `hashes`: the hashes of strings, by
+        code."""
         found, keys = np.empty(len(keys), np.uint32), np.array(keys, order="C")
         for at, key in enumerate(self.keys):
             if key in self.codes:
@@ -98,8 +102,8 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class RowLookups:
-    """The lookups of rows: by key, unless `keys` is empty; by the fields of a condition, if there are any and they are not the key;
-    and by expiry key."""
+    """The lookups of rows: by key, unless `keys` is empty; by the fields of a condition, if there is a condition and its fields are
+    not the key; and by expiry key."""
 
     keys: tuple[int, ...]
     codes: tuple[int, ...]
@@ -127,13 +131,14 @@ class RowLookups:
         return rows.lanes[:, list(self.columns)], self.expiry_key.select_keys(rows.order, rows.time)
 
     def condition_values(self, values: Int64s) -> tuple[Int64s, int]:
-        """Returns the values of the condition's fields in the order of a lookup, and the number of that lookup."""
+        """Returns `values`, one column per field of the condition, in the column order of the lookup that finds rows by these
+        fields, and the number of that lookup."""
         if self._has_condition:
             return values, len(self.lookup_columns) - 1
         return values[:, [self.conditions.index(key) for key in self.keys]], 0
 
     def halves(self, values: Int64s, hashes: k.UInt64s) -> k.UInt32s:
-        """Returns the halves of rows of `columns`, one column per lookup."""
+        """Returns uint32[rows, lookups]: the half of each row for each lookup. `values`: the rows' `columns`."""
         at, found = 0, np.empty((len(values), len(self.lookup_columns)), np.uint32)
         for number, way in enumerate(self.lookup_columns):
             found[:, number] = way.halves(values[:, at : at + len(way.keys)], hashes)
@@ -143,23 +148,24 @@ class RowLookups:
 
 @dataclass(slots=True)
 class KeyFilterCache:
-    """The content of the newest key filter by page, so that rows are not read for every snapshot; shared with snapshots. Entries:
-    (snapshot, slots, halves, expiry keys), without rows removed before that snapshot."""
+    """The content of the newest key filter by page, so that a snapshot need not read the rows again; shared with snapshots. Entries
+    of `by_page`: (snapshot, slots, halves, expiry keys), without rows removed before that snapshot."""
 
     tuning: Tuning
     filter_store_keys: StoreKeys = field(default_factory=lambda: StoreKeys({}))
     by_page: dict[int, tuple[int, Int64s, k.UInt32s, Int64s]] = field(default_factory=dict)
 
     def drop_entries_before(self, first: int) -> None:
-        """Drops the entries of pages with lower numbers."""
+        """Drops the entries of pages with numbers below `first`."""
         for number in sorted(self.by_page):
             if number < first:
                 self.by_page.pop(number, None)
 
 
 Read: TypeAlias = Callable[[int, k.UInt64s], tuple[Int64s, Int64s, k.UInt64s]]
-"""A function from a page's place in a layout to its rows' `RowLookups.columns`, expiry keys (empty without them), and the hashes of
-their strings: the given ones, or others if the codes are others."""
+"""A function from (index of a page in a layout, hashes of strings by code) to the page's rows: the values of `RowLookups.columns`,
+the expiry keys (empty if rows have none), and the hashes by code for these values. The hashes are those of the argument, unless the
+page has codes of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +192,7 @@ class FrozenKeyFilter:
         self.shared.filter_store_keys.by_page[self.number] = self.full_pages, self.snapshot, known
 
     def columns(self, hashes: k.UInt64s) -> Columns:
-        """Returns the buffers of the filter. `hashes`: those of the table's strings, by code."""
+        """Returns the filter's columns to be written. `hashes`: the hashes of the table's strings, by code."""
         told = [self._page_halves(at, hashes) for at in range(len(self.numbers))]
         least: dict[ExpiryKey, Int64s] = {}
         if (by := self.row_lookups.expiry_key) is not ExpiryKey.NEVER:
@@ -217,7 +223,7 @@ class FrozenKeyFilter:
 def key_filters_of(
     layout: Layout, snapshot: int, asked_by: RowLookups, shared: KeyFilterCache, read: Read
 ) -> Sequence[FrozenKeyFilter]:
-    """Returns the key filters of a snapshot with this layout; empty if it has too few pages."""
+    """Returns the key filters of a snapshot with this layout; empty if the layout has fewer than `key_filter_pages_min` pages."""
     spans = shared.tuning.key_filter_spans
     if len(layout.numbers) < shared.tuning.key_filter_pages_min:
         return []
@@ -236,7 +242,8 @@ def key_filters_of(
 
 
 def filter_numbers_of(numbers: Int64s, spans: int) -> Int64s:
-    """Returns the numbers of the key filters that cover these row pages, `spans` for each."""
+    """Returns, for each row page number, the number of the key filter that covers the page; a filter covers `spans` page
+    numbers."""
     found: Int64s = numbers // spans
     return found
 

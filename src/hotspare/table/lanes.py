@@ -74,7 +74,7 @@ def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[In
 
 
 def _numbers(array: pa.Array, type_: FieldType) -> Int64s:
-    """Returns the bits of the lane, undefined for nulls."""
+    """Returns the values of the lane; the entries of nulls are undefined."""
     buffer = array.buffers()[1]
     if len(array) == 0 or buffer is None:
         return np.zeros(len(array), np.int64)
@@ -97,7 +97,7 @@ def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -
 
 
 def to_arrow(lane: Int64s, valid: Bools, type_: FieldType, strings: StringTable) -> pa.Array:
-    """Returns the Arrow array of `ARROW_TYPE[type_]` for a lane and its validity, with any stride. Copies what it keeps."""
+    """Returns the Arrow array of `ARROW_TYPE[type_]` for a lane and its validity, which may have any stride and are copied."""
     return _array(lane.copy(), None if is_all(valid) else valid, type_, strings)
 
 
@@ -115,7 +115,7 @@ def to_arrow_columns(lanes: Int64s, valid: Bools, schema: Schema, strings: Strin
 
 
 def _array(lane: Int64s, valid: Bools | None, type_: FieldType, strings: StringTable) -> pa.Array:
-    """Takes over `lane`, which is contiguous; `valid` is None if nothing is null."""
+    """Returns the Arrow array of a contiguous lane, which may share the lane's memory. `valid` is None if no entry is null."""
     if type_ in CODED:
         known, arrow = np.ones(len(lane), np.bool_) if valid is None else valid, ARROW_TYPE[type_]
         return unpacked(strings.arrow(lane, known, pa.binary()), arrow) if type_.is_array else strings.arrow(lane, known, arrow)

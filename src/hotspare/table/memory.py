@@ -20,7 +20,7 @@ from hotspare.rows import tuning
 T = TypeVar("T")
 
 _NO_RESERVE = 0x4000
-"""MAP_NORESERVE of Linux, which the module has from Python 3.13 on: the kernel does not count unwritten memory."""
+"""MAP_NORESERVE of Linux, which the module `mmap` has from Python 3.13 on: the kernel does not count unwritten memory."""
 _ENDLESS = 1 << 62
 """More bytes than any array has."""
 
@@ -45,7 +45,8 @@ def longer(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
 
 
 def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
-    """Returns the array itself if it has `length` entries, or a copy with room for more; a large copy reserves the maximum."""
+    """Returns the array itself if it has `length` entries, else a longer copy of its first `used` entries. A large copy reserves
+    the address space of the maximum."""
     if length <= len(array):
         return array
     length = max(length, 2 * len(array))
@@ -66,18 +67,19 @@ class EvictableSpace(Protocol):
     def array(self) -> npt.NDArray[Any]: ...
 
     def release_range(self, begin: int, end: int) -> None:
-        """Releases memory as `Space.release_range`; evicted entries may be written again."""
+        """Releases memory as `Space.release_range` does. Evicted entries among these may be written again."""
 
     def discard_evicted(self, begin: int, end: int) -> None:
-        """Frees the room of evicted entries that are not needed. They must not be written until `release_range`."""
+        """Frees the room in the page file of evicted entries that are not needed. They must not be written until
+        `release_range`."""
 
     def evict_range(self, begin: int, end: int) -> None:
         """Evicts entries, whole system pages. They can still be read, and must not be written until `release_range`. Raises
         PageFileError."""
 
     def evict_if_all_true(self, begin: int, end: int) -> bool:
-        """Evicts entries as `evict_range` if all are true; these share one copy in memory, never fetched. Returns whether it
-        did."""
+        """Evicts entries as `evict_range` does if all are true. Returns whether they were evicted. All such entries share one copy
+        in memory, so they are never fetched."""
 
     def prefetch_each(self, begins: npt.NDArray[np.int64], entries: int) -> None:
         """Prefetches `entries` entries from each of `begins` on."""
@@ -86,13 +88,13 @@ class EvictableSpace(Protocol):
         """Prefetches the entries from `begin` to before `end`."""
 
     def prefetch_many_ranges(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-        """Prefetches several ranges as `prefetch_one_range`, none of which is empty."""
+        """Prefetches the entries from `begins[i]` to before `ends[i]`, for each i; no range is empty."""
 
     def read_ahead(self, begin: int, end: int) -> None:
-        """Prefetches as `prefetch_one_range`, from any thread, entries that a snapshot reads once."""
+        """Prefetches entries that a snapshot reads once, as `prefetch_one_range` does; callable from any thread."""
 
     def read_many_ranges_ahead(self, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> None:
-        """Prefetches as `prefetch_many_ranges`, from any thread, what a snapshot reads once."""
+        """Prefetches entries that a snapshot reads once, as `prefetch_many_ranges` does; callable from any thread."""
 
 
 class Tenant(Protocol):
@@ -107,13 +109,15 @@ class Tenant(Protocol):
         """Bytes that may be evicted and have not been."""
 
     def date_writes(self, now: int) -> None:
-        """Dates what was written since the last call to `now`."""
+        """Records `now` as the time of everything written since the last call."""
 
     def coldest(self) -> tuple[int, int] | None:
-        """Returns the next eviction: its need, 0 or 1, and when it was written; None if nothing can be evicted."""
+        """Returns the page that is evicted next as (0, or 1 if the page is needed more; the time at which it was written). Returns
+        None if no page can be evicted."""
 
     def evict_coldest(self, size: int) -> int:
-        """Evicts that, and the next that is as little needed, up to about `size` bytes. Returns the bytes evicted."""
+        """Evicts the page of `coldest`, and the next ones that are needed as little, up to about `size` bytes. Returns the bytes
+        evicted."""
 
 
 class CountedMemory(Protocol):
@@ -132,17 +136,17 @@ class WindowMemory(Protocol):
         """Rows of at most this size are never evicted."""
 
     def space(self, dtype: np.dtype[Any], length: int) -> EvictableSpace | None:
-        """Returns address space whose parts can be evicted; None if nothing can be. Raises OSError if the system does not give that
-        much."""
+        """Returns address space whose parts can be evicted; None if this memory evicts nothing. Raises OSError if the system does
+        not grant that much."""
 
     def register_tenant(self, tenant: Tenant) -> None:
         """Registers rows whose cold pages may be evicted, as long as the tenant lives."""
 
     def register_counted(self, what: CountedMemory) -> None:
-        """Counts this, too, as long as it lives: the more it takes, the earlier rows are evicted."""
+        """Registers a structure whose bytes count as long as it lives: the more bytes, the earlier rows are evicted."""
 
     def evict_during_restore(self) -> None:
-        """Lets loaded rows be evicted during a restore, between two pages. Raises PageFileError."""
+        """Evicts loaded rows if memory is short; called during a restore, between two pages. Raises PageFileError."""
 
     @property
     def loadable_bytes(self) -> int:
@@ -153,7 +157,7 @@ class PageCache(Protocol):
     """The page cache (`hotspare.table.page_cache`), which decides what is evicted. No output depends on it."""
 
     def window_memory(self, rank: int, window: str = "") -> WindowMemory:
-        """Returns the memory for the rows of one window; those of lower rank are evicted first."""
+        """Returns the memory for the rows of one window; rows of windows with lower rank are evicted first."""
 
     def evict_between_steps(self) -> None:
         """Evicts pages between two steps, if needed. Raises PageFileError."""
@@ -162,7 +166,7 @@ class PageCache(Protocol):
         """Returns bytes by kind, for display; empty without a budget."""
 
     def counts_by_window(self) -> Mapping[str, Mapping[str, int]]:
-        """Returns the same for each window with evictable memory."""
+        """Returns bytes by kind as `counts`, for each window with evictable memory."""
 
 
 class _PinnedMemory:
@@ -209,14 +213,14 @@ NO_BUDGET: PageCache = _NoBudget()
 
 
 class PinnedPart(ABC):
-    """A part that is never evicted, and counts where its window lives. Copies count, too."""
+    """A part that is never evicted. Its bytes, and those of its copies, count in the memory of its window."""
 
     _home: WindowMemory = PINNED_MEMORY
 
     @property
     @abstractmethod
     def pinned_bytes(self) -> int:
-        """Bytes that count, as in `CountedMemory`."""
+        """Bytes of the part, which can never be evicted."""
 
     def set_window_memory(self, home: WindowMemory) -> None:
         self._home = home
@@ -228,7 +232,7 @@ class PinnedPart(ABC):
 
 
 class Space:
-    """An array of reserved address space, zeros at first. Raises OSError if the system does not give that much."""
+    """An array of reserved address space, zeros at first. Raises OSError if the system does not grant that much."""
 
     def __init__(self, dtype: np.dtype[Any], length: int) -> None:
         size = length * dtype.itemsize

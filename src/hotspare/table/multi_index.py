@@ -1,11 +1,11 @@
-"""An index of rows by key and by the fields of a condition, as a part of a page: what a join keeps of one side.
+"""An index of rows by key and by the fields of a condition, as a part of a page: the rows that a join stores of one side.
 
-Rows are those of a `Relation`, in its pages. Lists have the rows that agree in the fields of the condition, in order of arrival. A
-changed row keeps its place, unless these fields change: then it is the last to have arrived. Null agrees with nothing. Lists are
-derived from rows and are in no snapshot; their index grows by splitting.
+Rows are those of a `Relation`, in its pages. Lists have the rows that agree in the fields of the condition, in order of arrival. An
+updated row keeps its place in the list, unless these fields change: then it counts as the newest. Null agrees with nothing. Lists
+are derived from rows and are in no snapshot; their index grows by splitting.
 
-If rows are loaded at use after a restore, lists have the loaded ones. Callers that walk a list load what it lacks before; loaded
-rows are inserted in order of arrival.
+If rows are loaded at use after a restore, lists have only the loaded rows. Callers load the missing rows of a list before they walk
+it; loaded rows are inserted in order of arrival.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class MultiIndex(DerivedPart):
     """Rows by key, and lists of the rows that agree in `shape.conditions`.
 
     Call `resolve_chunk`, run a kernel that updates `lists` event by event, then call `settle`. Or a kernel changes rows and lists
-    itself between `begin_in_kernel` and `settle`; call `load_page_to_clear` before it clears a page. Do not freeze in between.
-    `reading`: AT_USE only if all rows walked agree with values passed to `load_matches`.
+    itself between `begin_in_kernel` and `settle`; call `load_page_to_clear` before the kernel compacts a page. Do not freeze in
+    between. `reading` may be AT_USE only if the values of all rows that a caller walks are passed to `load_matches` before.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class MultiIndex(DerivedPart):
         return index_bytes(self._lists.by_condition) + 8 * k.LINKS_WIDTH * self.rows.pages.slots_used
 
     def resolve_chunk(self, chunk: Chunk, timeline: Timeline) -> Resolution:
-        """Changes the rows; lists stay as they were."""
+        """Applies a chunk to the rows and returns its effect. The lists stay unchanged: the caller applies the events to them."""
         resolution = self.rows.resolve_chunk(chunk, timeline)
         self._follow_pages()
         return resolution
@@ -67,23 +67,23 @@ class MultiIndex(DerivedPart):
         self.rows.pages.prefetch_matches(self._lists.by_condition, lanes, columns)
 
     def load_matches(self, values: Int64s) -> None:
-        """Loads unloaded rows with these values in the fields of the condition, before they are walked. A chunk may have changed
-        the rows already, but none that was unloaded then."""
+        """Loads unloaded rows with these values in the fields of the condition, before their lists are walked. A chunk may have
+        been applied already, if it changed only loaded rows."""
         self.rows.pages.load_matches(values)
         self._admit()
 
     def load_page_to_clear(self) -> None:
-        """Loads the page that the next event may clear, if it is unloaded."""
+        """Loads the page that the next event may compact, if that page is unloaded."""
         load_page_to_clear(self.rows.pages)
         self._admit()
 
     def link_next(self) -> None:
-        """Makes more of the expiry order known."""
+        """Adds more loaded rows to the expiry order; if that is not possible, first loads the pages that expire next."""
         self.rows.pages.link_next()
         self._admit()
 
     def pop_noted_values(self) -> Int64s:
-        """Returns the values noted since the last call, each once."""
+        """Returns the distinct values of the noted columns in rows loaded since the last call: int64[values, columns]."""
         noted, self._noted = self._noted, self._noted[:0]
         return noted
 
@@ -93,18 +93,18 @@ class MultiIndex(DerivedPart):
         return is_left
 
     def begin_in_kernel(self) -> None:
-        """Lets a kernel change rows and lists itself from now on."""
+        """Prepares rows and lists for a kernel that changes both itself until `settle`."""
         self.rows.pages.record_moves()
         self._follow_pages(len(self.rows.lanes))
 
     def make_more_room(self) -> None:
-        """Makes room for what such a kernel may need next: in pages, and for one more list."""
+        """Makes room for the next event of a kernel that changes rows and lists itself: in pages, and for one more list."""
         self.rows.pages.make_room()
         self.make_room()
         self._follow_pages(len(self.rows.lanes))
 
     def change(self, chunk: Chunk, timeline: Timeline) -> None:
-        """Changes the rows and their lists."""
+        """Applies a chunk to rows and lists, and drops its outputs."""
         made = self.resolve_chunk(chunk, timeline).output_records
         opcode, slot, at = made[:, relation.OPCODE].astype(np.uint8), made[:, relation.SLOT].copy(), 0
         while (at := int(k.follow_all(self._lists, opcode, slot, np.int64(at)))) < len(slot):
@@ -130,7 +130,7 @@ class MultiIndex(DerivedPart):
         self._lists = self._lists._replace(by_condition=grown_index(self._lists.by_condition))
 
     def settle(self) -> None:
-        """Ends a chunk after all events are followed and outputs consumed."""
+        """Ends a chunk; called after all its events were applied to the lists, and its outputs consumed."""
         k.follow_moves(self._lists, np.int64(2**62))
         self.rows.release_outputs()
         self._lists = self._lists._replace(moved=self.rows.pages.rows.moved)
@@ -151,7 +151,7 @@ class MultiIndex(DerivedPart):
         self._admit()
 
     def _admit(self) -> None:
-        """Adds loaded rows to the lists as they were before the current chunk: its events are followed later."""
+        """Adds loaded rows to the lists, as the rows were before the current chunk: its events are applied to the lists later."""
         found, at = self.rows.pages.pop_loaded_slots(), 0
         self._record_noted(found)
         while len(found) and (at := int(k.admit_all(self._lists, found, np.int64(at)))) < len(found):

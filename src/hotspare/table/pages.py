@@ -1,8 +1,8 @@
 """The state of windows, as pages of flat buffers.
 
 A page is made of named parts (counters, a ring, a keyed relation). A part can be shared with a snapshot without stopping the
-engine. It is written so that the bits do not depend on how the input was cut into batches, and can be read back. Capacity, hash
-tables, free lists and string codes are derived: no snapshot contains them and no output depends on them.
+engine. The bits that are written do not depend on how the input was cut into batches. Capacity, hash tables, free lists and string
+codes are derived: no snapshot contains them and no output depends on them.
 
 A part with many rows is paged: it is written as one piece, the layout, and row pages. Most row pages are the same as in the
 previous snapshot and are not written again.
@@ -27,7 +27,7 @@ W = TypeVar("W")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A flat buffer of a part. `codes`: which columns of a two-dimensional int64 array hold codes of the string table."""
+    """A flat buffer of a part. `codes`: the columns of a two-dimensional int64 array that hold codes of the string table."""
 
     array: npt.NDArray[Any]
     codes: tuple[int, ...] = ()
@@ -40,10 +40,10 @@ class Part(Protocol):
     """A piece of a page. A part does its own copy-on-write when it is mutated."""
 
     def freeze(self) -> Part:
-        """Returns a twin with the current content, cheaply: buffers are shared until this part is next written to."""
+        """Returns a twin with the current content, cheaply: it shares buffers until this part is next written to."""
 
     def columns(self) -> Columns:
-        """Returns the content, canonical: equal histories give equal arrays however they were cut into batches."""
+        """Returns the content in canonical form: equal inputs give equal arrays, however they were cut into batches."""
 
 
 @runtime_checkable
@@ -51,12 +51,12 @@ class WholePart(Part, Protocol):
     """A part that is written as one piece."""
 
     def load(self, columns: Columns) -> None:
-        """Takes over what `columns` returned; raises SnapshotDamaged if it does not fit."""
+        """Replaces the content by columns that `columns` returned. Raises SnapshotDamaged if they do not fit."""
 
 
 class RowPage(Protocol):
-    """The rows of one page of a paged part. `store_key`: the store's reference to the page, None if it has none. The stored page
-    may hold rows removed since; `columns` of the part show them."""
+    """The rows of one page of a paged part. `store_key`: the store's reference to the page, None if the page is not stored. The
+    stored page may hold rows removed since; the part's `columns` show which rows exist."""
 
     @property
     def number(self) -> int: ...
@@ -65,7 +65,7 @@ class RowPage(Protocol):
     def store_key(self) -> object: ...
 
     def set_store_key(self, known: object) -> None:
-        """Keeps `known` for later snapshots; callable from any thread."""
+        """Records `known` as the `store_key`, for later snapshots, too; callable from any thread."""
 
     def content(self) -> tuple[Columns, FrozenStrings | None]:
         """Returns the rows that the page holds, and the strings of their codes (None: those of the table)."""
@@ -83,7 +83,7 @@ class KeyFilterPage(Protocol):
     def set_store_key(self, known: object) -> None: ...
 
     def columns(self, hashes: npt.NDArray[np.uint64]) -> Columns:
-        """Returns the buffers of the filter. `hashes`: those of the table's strings, by code."""
+        """Returns the filter's columns to be written. `hashes`: the hashes of the table's strings, by code."""
 
 
 @runtime_checkable
@@ -98,19 +98,20 @@ class LazyPart(Protocol):
         """Whether row pages are still unloaded."""
 
     def load_some_pages(self, rows: int) -> bool:
-        """Loads some of the unloaded pages, after a step of `rows` rows. Returns False if nothing is left to do."""
+        """Loads a few unloaded pages, the more the greater `rows` is, the rows of the last step. Returns False if all loading is
+        done."""
 
 
 @runtime_checkable
 class Paged(Protocol):
-    """A part with row pages. Its `columns` are written next to them."""
+    """A part with row pages. Its `columns` are written next to the row pages."""
 
     def row_pages(self) -> Sequence[RowPage]:
         """Returns the row pages of a frozen twin, by number; pages without rows may be omitted."""
 
     def load_pages(self, columns: Columns, pages: Mapping[int, Columns]) -> None:
-        """Takes over what `columns` and `row_pages` returned. A page may hold rows that had been removed when `columns` was
-        written. Raises SnapshotDamaged if they do not fit."""
+        """Replaces the content by that of a snapshot: what `columns` and `row_pages` returned. A page may hold rows that had been
+        removed when `columns` was written. Raises SnapshotDamaged if they do not fit."""
 
 
 @runtime_checkable
@@ -118,7 +119,7 @@ class EvictablePart(Protocol):
     """A part whose rows may be evicted from memory."""
 
     def set_window_memory(self, home: WindowMemory) -> None:
-        """Sets where the rows live; called before the first row."""
+        """Sets the memory in which the rows live; called before the first row."""
 
 
 class Counters:
@@ -140,7 +141,8 @@ class Counters:
 
 
 class Pending(Generic[W]):
-    """Work that waits for room. There is none when a snapshot is taken or strings are collected."""
+    """Work of a window that waits for room in the outputs. No work waits when a snapshot is taken or strings are collected, so none
+    is written."""
 
     def __init__(self) -> None:
         self.work: W | None = None
@@ -157,8 +159,8 @@ class Pending(Generic[W]):
 
 @dataclass(slots=True)
 class Page:
-    """The state of one window, or of a slice of it: parts by name. A stateless window has no parts. `is_pinned`: nothing of it may
-    be evicted."""
+    """The state of one window, or of a slice of it: parts by name. A stateless window has no parts. `is_pinned`: whether no part of
+    it may be evicted."""
 
     parts: dict[str, Part] = field(default_factory=dict)
     is_pinned: bool = False

@@ -1,8 +1,8 @@
 """Texts that are never evicted: those in rows of windows with `resident: always`.
 
-A text is stored once for all windows, and text pages hold texts in order of arrival. So a page to be evicted may hold texts that
-must stay. If they are half of the page, all of it stays; else they are first moved after the newest texts
-(`StringTable.evict_coldest`). Marks show which they are: those of new rows are set after each step. The collector marks all rows
+A text is stored once for all windows, and text pages hold texts in order of arrival. So a page to be evicted may hold pinned texts.
+If these are at least half of the page, the page is not evicted; else they are first moved after the newest texts
+(`StringTable.evict_coldest`). Texts are pinned by marks: those of new rows are marked after each step. The collector marks all rows
 again in each of its rounds, after which the texts of removed rows may be evicted."""
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class HasRows(Protocol):
 
 
 class PinnedTexts:
-    """Marks by code. `marks`: 0 if a text may be evicted, else the last round, 1 or 2, in which a row with it was seen."""
+    """The marks of pinned texts. `marks`, by code: 0 if the text may be evicted, else the last round, 1 or 2, in which a row with
+    the text was seen."""
 
     def __init__(self) -> None:
         self.marks: UInt8s = np.zeros(64, np.uint8)
@@ -40,12 +41,12 @@ class PinnedTexts:
         self._written: dict[str, int] = {}
         """The position up to which the codes of new rows are marked, by part."""
         self._bytes: int | None = None
-        """Bytes of these texts at the last search; None if not searched since the last round."""
+        """Bytes of the pinned texts at the last `find_pinned`; None if it was not called since the last round."""
         self._bytes_before = 0
-        """Bytes at the first search after the last round."""
+        """Bytes of the pinned texts at the first `find_pinned` after the last round."""
 
     def __contains__(self, part: object) -> bool:
-        """Whether the part of this name is of a window whose texts stay."""
+        """Whether the part of this name belongs to a window whose texts are pinned."""
         return part in self._written
 
     def reserve(self, count: int) -> None:
@@ -53,7 +54,8 @@ class PinnedTexts:
         self.marks = with_room(self.marks, len(self.marks), count)
 
     def mark_written(self, parts: Mapping[str, HasRows], count: int) -> None:
-        """Marks what a step wrote. `parts`: all of windows whose texts stay, always under the same names."""
+        """Marks the texts of the rows that a step wrote. `parts`: all parts of windows whose texts are pinned, always under the
+        same names. All codes are below `count`."""
         if not parts:
             return
         self.reserve(count)
@@ -65,7 +67,7 @@ class PinnedTexts:
             self._written[name] = written
 
     def pin_codes(self, codes: Int64s, count: int) -> None:
-        """Marks codes that a restore gave to rows which are not marked by position."""
+        """Marks these codes, which a restore gave to rows that `mark_written` does not reach. All codes are below `count`."""
         self.reserve(count)
         self.marks[codes] = self.round
         self.are_any = True
@@ -80,11 +82,12 @@ class PinnedTexts:
         self._bytes = None
 
     def is_round_due(self, bytes_min: int) -> bool:
-        """Whether many of these texts are likely to be of removed rows."""
+        """Whether many pinned texts are likely to be of removed rows: their bytes exceed `bytes_min` and have doubled since the
+        first `find_pinned` after the last round."""
         return self._bytes is not None and self._bytes > max(bytes_min, 2 * self._bytes_before)
 
     def find_pinned(self, texts: InternedTexts) -> TextPlaces:
-        """Returns all of them except the empty one."""
+        """Returns the places of all pinned texts except the empty one."""
         count = int(texts.state[COUNT])
         marks, in_use = self.marks[:count], texts.marks[:count]
         standing = TextPlaces.from_codes(texts, np.flatnonzero((marks != 0) & (in_use[: len(marks)] != 0)))

@@ -1,10 +1,11 @@
-"""A ring buffer of rows that are removed in order of arrival: how a relation is kept as long as that holds (see `table.relation`).
+"""A ring buffer of rows: it stores a relation as long as rows are removed in order of arrival (see `table.relation`).
 
 A snapshot shares the ring. Later rows go into other slots, so nothing is copied before the ring wraps to rows that a snapshot still
 needs.
 
 A small ring has room for half as many rows again, and is replaced by a larger one when it is full. A large ring has all the address
-space that it may ever need (`memory`): it grows by being written to, and memory before the oldest row still needed is released.
+space that it may ever need (`memory`). It takes memory as it is written, and releases the memory before the oldest row that is
+still needed.
 """
 
 from __future__ import annotations
@@ -29,18 +30,19 @@ from hotspare.table.unloaded_queue import ReadBound, UnloadedRows
 RELEASE_BYTES = 16 << 20
 """The memory released at a time is about this size, or that of `release_rows` rows if more."""
 _MARGIN_ROWS = mmap.PAGESIZE
-"""The count of slots kept free before those whose memory is not released yet: they may share a page of it."""
+"""The count of slots kept free before the slots whose memory is not released yet, because both may share a system page."""
 BLOCK_ROWS = 4096
-"""The rows of a block, which is evicted as a whole: whole system pages of each column, whatever the width."""
+"""The rows of a block, the unit of eviction: complete system pages of each column, whatever the width."""
 _PREFETCH_ROWS = 1 << 14
 _NOTHING_REFUSED = np.empty((0, 2), np.int64)
 
 
 class QueueResult(NamedTuple):
-    """The result of the first `rows` rows of a chunk and the first `beats` heartbeats; `is_all`: there are no more.
+    """The result of applying the first `rows` rows of a chunk and the first `beats` heartbeats of its batch. `chunk`: the outputs.
+    `is_all`: whether all rows and heartbeats were applied.
 
     `refused`: int64[., 2], refused input rows, each with a REFUSED_ number. `until`: the rank at which to continue, if there was no
-    room for more.
+    room for more outputs; else None.
     """
 
     chunk: Chunk
@@ -65,9 +67,10 @@ class RowQueue:
         self.unloaded: UnloadedRows | None = None
         """Rows that a restore left in the store; None if all are loaded."""
         self._sent_before_absent = 0
-        """The same as `_sent`, for rows before the unloaded ones; while there are any, `_sent` is after them."""
+        """The same as `_sent`, for the rows before the unloaded ones. While rows are unloaded, `_sent` is for the rows after
+        them."""
         self._marks: list[tuple[int, int]] = []
-        """The position that the queue had reached at each time."""
+        """Pairs (position, time): the position that the queue had reached at a time."""
         self._read_from: list[tuple[EvictableSpace, int]] = []
         """In a snapshot: the spaces of its rows, for read-ahead."""
         self._twins: list[weakref.ref[RowQueue]] = []
@@ -87,10 +90,10 @@ class RowQueue:
         return self._ring.state
 
     def resolve_in_queue(self, chunk: Chunk, time_us: Int64s, beats: Int64s, counts: Int64s, rows_max: int) -> QueueResult:
-        """Applies rows, for which there is room (`reserve`), and heartbeats in order of rank, up to a row that breaks the order:
-        one that is neither an insert nor a delete of the oldest row. `time_us`: per row, if retention is by time.
+        """Applies rows, for which the caller has made room (`reserve`), and heartbeats in order of rank, up to a row that breaks
+        the order: one that is neither an insert nor a delete of the oldest row. `time_us`: per row, if retention is by time.
 
-        Makes at most `rows_max` outputs; `counts`, zeros at first, keeps the progress for the next call with the rest.
+        Makes at most `rows_max` outputs; `counts`, zeros at first, has the progress for the next call, which gets the same chunk.
         """
         ring, count = self._ring, len(chunk)
         given = k.QueueArrays(
@@ -170,7 +173,7 @@ class RowQueue:
         self._sent = first // BLOCK_ROWS * BLOCK_ROWS
 
     def append(self, lanes: Int64s, valid: Bools, times: Int64s) -> None:
-        """Appends rows, for which there is room."""
+        """Appends rows, for which the ring has room."""
         self._write(self.last, lanes, valid, times)
         self._ring.state[slots.LAST] += len(lanes)
 
@@ -185,7 +188,7 @@ class RowQueue:
                 ring.times[part] = times[source]
 
     def leave_unloaded(self, absent: UnloadedRows) -> None:
-        """Leaves these rows, which come before those to be appended, unloaded; called after `begin`, on an empty queue."""
+        """Sets the oldest rows of the queue, which stay unloaded; called after `begin`, before later rows are appended."""
         self.unloaded = absent
         self._ring.state[slots.LAST] = absent.end
         self._sent_before_absent, self._sent = self._sent, -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS
@@ -217,7 +220,7 @@ class RowQueue:
         return self.unloaded is not None
 
     def _end_loading(self) -> None:
-        """Ends the loading: from now on blocks are evicted from one position on again."""
+        """Ends the loading: from now on `_sent` alone is the end of the evicted blocks."""
         absent, self.unloaded = self.unloaded, None
         assert absent is not None
         if self._sent <= -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS:
@@ -233,7 +236,8 @@ class RowQueue:
         self._sent_before_absent = max(begin, end)
 
     def mark(self, columns: Int64s, marks: UInt8s, mark: int, since: int, rows: int) -> int:
-        """Marks the codes in these columns of `rows` rows from number `since` on. Returns the number up to which that is done."""
+        """Sets `marks` to `mark` for the codes in these columns of at most `rows` rows from position `since` on, except unloaded
+        rows. Returns the position reached."""
         begin = max(since, self.first)
         end = min(begin + rows, self.last)
         for first, last in self._in_memory(begin, end):
@@ -244,7 +248,7 @@ class RowQueue:
         return end
 
     def _in_memory(self, begin: int, end: int) -> list[tuple[int, int]]:
-        """Returns the loaded parts of these positions."""
+        """Returns the ranges of loaded rows among the positions from `begin` to before `end`."""
         if self.unloaded is None:
             return [(begin, end)]
         around = (begin, min(end, self.unloaded.begin)), (max(begin, self.unloaded.end), end)
@@ -258,7 +262,7 @@ class RowQueue:
         return [twin for twin in alive if twin.live and twin._ring.lanes is self._ring.lanes]
 
     def reserve(self, count: int) -> None:
-        """Makes room for `count` more rows, in addition to those still needed."""
+        """Makes room for `count` more rows, in addition to the rows that the queue or a snapshot still needs."""
         floor, last = self.first, self.last + count
         for twin in self._sharing():
             floor = min(floor, twin.first)
@@ -301,7 +305,7 @@ class RowQueue:
 
     @property
     def pinned_bytes(self) -> int:
-        """Bytes of a small ring, which is never evicted."""
+        """Bytes of a ring that is never evicted; 0 if the ring can be evicted."""
         return 0 if self._evictable_spaces() else self._ring.capacity * self._row_bytes
 
     @property
@@ -342,7 +346,8 @@ class RowQueue:
                     space.evict_range(part.start * width, part.stop * width)
 
     def _renew(self, rows: int) -> None:
-        """Moves to a ring of its own with room for `rows` rows, never to a smaller one."""
+        """Moves the rows to a new ring with room for `rows` rows, which is never smaller than the old one; snapshots keep the old
+        one."""
         old = self._ring
         first, here = self.first, self._in_memory(self.first, self.last)
         self._given_back, self._wanted, self._sent_before_absent = first, 0, first // BLOCK_ROWS * BLOCK_ROWS
@@ -358,7 +363,7 @@ class RowQueue:
 
 
 def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
-    """Returns the lower rank of the next row and the next heartbeat, of which there is at least one."""
+    """Returns the lower rank of row number `row` and heartbeat number `beat`; at least one of both exists."""
     ranks = (*rank[row : row + 1].tolist(), *beats[beat : beat + 1, 0].tolist())
     return int(min(ranks))
 
@@ -366,8 +371,9 @@ def next_rank(rank: Int64s, beats: Int64s, row: int, beat: int) -> int:
 def _ring_for(
     rows: int, width: int, keys: Int64s, policy: Policy, state: Int64s, home: WindowMemory, tuning: Tuning
 ) -> tuple[k.Ring, tuple[Space | EvictableSpace, ...]]:
-    """Returns a ring with room for half as many rows more, so that growing is rare; not for twice as many, because a small ring
-    cycles through all its memory. A large ring has spaces for lanes, validity and times."""
+    """Returns a ring, and its spaces. It has room for `rows` rows and half as many more, so that growing is rare; not for twice as
+    many, because a small ring cycles through all its memory. A large ring has spaces for lanes, validity and times; a small one has
+    none."""
     has_times = policy.kind >= TIME_SLIDING
     row_bytes = 9 * width + (8 if has_times else 0)
     capacity = max(tuning.queue_rows_min, rows + rows // 2)
@@ -390,7 +396,8 @@ def _ring_for(
 
 
 def _slices(ring: k.Ring, position: int, count: int) -> list[slice]:
-    """Returns the slots of `count` positions from `position` on, in order."""
+    """Returns the slots of `count` positions from `position` on, as two slices in order: the second begins at slot 0 and may be
+    empty."""
     slot = position % ring.capacity
     first = min(count, ring.capacity - slot)
     return [slice(slot, slot + first), slice(0, count - first)]

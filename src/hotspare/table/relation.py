@@ -15,11 +15,11 @@ Semantics (SPEC A8-A13, A19-A23), where the sources leave a choice open:
   time passes a boundary stays. `bytime_jumping_lookback`: each multiple of the unit since 1970 removes rows that are `limit` or
   more before it (unverified).
 - At a heartbeat while sources are idle (`RowTime.idle_beats`), event time is later than that of the newest row. That time removes
-  rows and passes boundaries, but is not kept: the next row sets it again.
+  rows and passes boundaries, but is not stored: the next row sets event time again.
 
-If an insert never brings a stored key, rows are in a `RowQueue` as long as they are removed in order of arrival. If that may end,
-the first event that breaks the order turns the queue into pages with an index. So does a row beyond `late_index_rows_max` of
-`Tuning`, because indexing more rows takes long.
+If an insert never has a stored key, rows are in a `RowQueue` as long as they are removed in order of arrival. If that may end, the
+first event that breaks the order turns the queue into pages with an index. So does a row beyond `late_index_rows_max` of `Tuning`,
+because indexing more rows takes long.
 """
 
 from __future__ import annotations
@@ -59,22 +59,23 @@ _PERSISTED = (slots.NEWEST, slots.BOUNDARY)
 
 
 class Relation:
-    """Rows by key. `change` applies a chunk, and `continue_change` continues it; do not freeze in between. If values depend on
+    """Rows by key. `change` applies a chunk, and `continue_change` continues that; do not freeze in between. If values depend on
     which rows arrived, call `resolve_chunk` instead of `change`; the caller may write `lanes` and `valid` at arrived slots until
     `settle`."""
 
     def __init__(
         self, shape: Shape, policy: k.Policy = KEEP_ALL, home: WindowMemory = PINNED_MEMORY, reading: LoadMode = LoadMode.WHOLE
     ) -> None:
-        """Creates an empty relation. `reading`: AT_USE if only this class, and kernels for a chunk's keys and expiring rows, read
-        rows."""
+        """Creates an empty relation. `reading` may be AT_USE only if rows are read by this class alone, and by kernels for a
+        chunk's keys and for expiring rows."""
         self.shape = shape
         self.policy = policy
         self._tuning = tuning.current()
         is_queue = self._may_queue and policy.in_order
         self._reading = LoadMode.WHOLE if is_queue else reading
         self._of_pages = policy
-        """The policy of the rows in pages: with an index from the first row on, they need no list of all."""
+        """The policy of the rows in pages. It is without `new_keys` if these have an index from the first row on: then they need no
+        list of all rows."""
         self._home = home
         self._queue: RowQueue | None = None
         self._groups: GroupLists | None = None
@@ -87,7 +88,7 @@ class Relation:
         self._begin_groups()
 
     def set_window_memory(self, home: WindowMemory) -> None:
-        """Sets where rows live; called before the first row."""
+        """Sets the memory in which rows live; called before the first row."""
         self._home = home
         self._pages = self._fresh(self._pages.page_slots)
         self._begin_queue(0)
@@ -99,7 +100,7 @@ class Relation:
 
     @property
     def pages(self) -> RowPages:
-        """The pages of the rows, unless these are in a queue."""
+        """The pages of the rows; they have no rows while these are in a queue."""
         return self._pages
 
     @property
@@ -117,15 +118,16 @@ class Relation:
         return self._rows.valid
 
     def change(self, chunk: Chunk, timeline: Timeline, row_time: RowTime | None = None, rows_max: int | None = None) -> Change:
-        """Resolves the chunk and removes the rows that retention ends. `row_time` is needed if the policy is by event time.
+        """Applies a chunk, removes the rows that expire, and returns the outputs. `row_time` is needed if the policy is by event
+        time.
 
-        Makes at most `rows_max` outputs; if that is not enough, call `continue_change` before anything else.
+        Makes at most `rows_max` outputs (None: no limit); if that is not enough, call `continue_change` before anything else.
         """
         self._work = self._begun(chunk, timeline, row_time)
         return self.continue_change(rows_max)
 
     def continue_change(self, rows_max: int | None = None) -> Change:
-        """Continues a change that is not done."""
+        """Continues a change that is not complete; makes at most `rows_max` further outputs (None: no limit)."""
         work = self._work
         assert work is not None
         if rows_max is None:
@@ -198,7 +200,7 @@ class Relation:
         return 2 * len(work.chunk) + (self.live + len(work.chunk) if forgets else 0) + 1
 
     def _resolve(self, work: _RelationWork, rows_max: int) -> tuple[Resolution, int | None]:
-        """Continues `work` with rows in pages. Returns what was done, and `until` as in `Change`."""
+        """Continues `work` with rows in pages. Returns the effect, and `until` as in `Change`."""
         chunk = work.chunk
         has_time = np.ones(len(chunk), np.bool_) if work.has_time is None else work.has_time
         given = k.InputArrays(chunk.rank, chunk.opcode, chunk.flags, chunk.lanes, chunk.valid, work.time_us, has_time, work.beats)
@@ -364,7 +366,7 @@ class Relation:
             record_store_keys(self._known, self._keys_known, source.layout, pages)
 
     def _load(self, columns: Columns, source: RowSource) -> None:
-        """Loads page by page, so that loaded rows may be evicted meanwhile."""
+        """Loads the rows of `source` page by page, so that loaded rows may be evicted meanwhile."""
         layout, state = source.layout, require_column(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
         count = int(np.count_nonzero(layout.alive))
         is_late = not self.policy.in_order and count > self._tuning.late_index_rows_max
@@ -448,7 +450,7 @@ class Relation:
         self._begin_groups()
 
     def _unloaded_pages_of(self, source: RowSource) -> UnloadedPages | None:
-        """Returns the pages that need not be loaded now."""
+        """Returns the pages that need not be loaded now; None if all must be loaded."""
         reader = self._reader_of(source) if self._reading is LoadMode.AT_USE else None
         if reader is None:
             return None
@@ -530,14 +532,16 @@ class Resolution:
     refused_why: Int64s
 
     def arrived_rows(self) -> tuple[Int64s, Int64s]:
-        """Returns (input rows, slots) of the inserted or changed rows, in order: a window writes there what it computes."""
+        """Returns (input rows, slots) of the inserted or changed rows, in order. A window writes the values that it computes to
+        these slots."""
         rows, slots_ = np.empty(len(self.output_records), np.int64), np.empty(len(self.output_records), np.int64)
         count = int(k.write_arrived(self.output_records, rows, slots_))
         return rows[:count], slots_[:count]
 
 
 class Change(NamedTuple):
-    """The effect of a chunk on a relation. `refused_row`, `refused_why` as in `Resolution`: rows of `given`.
+    """The effect of a chunk on a relation. `chunk`: the outputs; `given`: the input. `refused_row` and `refused_why` are as in
+    `Resolution`, for rows of `given`.
 
     `until`: outputs of at least this rank are still due, from `Relation.continue_change`; None if complete.
     """
@@ -561,7 +565,7 @@ class _RelationWork:
     beats: Int64s
     counts: Int64s
     idle_beats: Int64s
-    """The idle beats of `RowTime` not applied yet. Kernels know none of them."""
+    """The idle beats of `RowTime` not applied yet. Kernels do not see idle beats."""
 
     @property
     def rows_before_beat(self) -> int:
@@ -572,15 +576,15 @@ class _RelationWork:
 
     @property
     def resume_rank(self) -> int:
-        """The rank at which the work continues: all outputs of lower ranks are made."""
+        """The rank at which the work continues: all outputs of lower ranks have been emitted."""
         if self.counts[k.LEAVING] != k.LEAVE_NONE:
             return int(self.counts[k.CAUSE])
         beats = self.idle_beats if len(self.idle_beats) else self.beats[self.counts[k.BEAT] :]
         return next_rank(self.chunk.rank, beats, int(self.counts[k.ROW]), 0)
 
     def begin_idle_beat(self, policy: k.Policy, state: Int64s) -> None:
-        """Begins the removal that the next idle beat causes; `state` is that of the rows. Leaves the newest event time unchanged,
-        so the next row sets it again."""
+        """Begins the removal that the next idle beat causes; `state` is that of the rows. Does not change the newest event time:
+        the next row sets it."""
         (rank, over_us), self.idle_beats = self.idle_beats[0].tolist(), self.idle_beats[1:]
         if state[slots.NEWEST] == slots.UNSET:
             return
@@ -623,7 +627,7 @@ class GroupLists:
     """The rows of each group in `pages`, in order of arrival, if each group keeps its newest rows (`table.loops.groups`).
 
     Lists are derived from rows and are in no snapshot; their index grows by splitting. After a restore they have the loaded rows;
-    those of a chunk's groups are loaded before.
+    rows of a chunk's groups are loaded before the chunk is applied.
     """
 
     def __init__(self, pages: RowPages) -> None:
@@ -634,7 +638,8 @@ class GroupLists:
         pages.home.register_counted(self)
 
     def relate(self, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
-        """Runs the kernel. If it returns NEEDS_ROOM, make room in the pages and here."""
+        """Applies a chunk by the kernel of groups, and returns its state. If that is NEEDS_ROOM, the caller makes room in the pages
+        and by `make_room`."""
         self._pages.record_moves()
         self.admit()
         return groups.relate_groups(self._pages.rows, self._groups, out, policy, given)
@@ -646,7 +651,7 @@ class GroupLists:
 
     def load_chunk_groups(self, chunk: Chunk) -> None:
         """Loads unloaded rows of the groups in which rows of the chunk may be. Loads everything if a partial row names only some
-        fields of its group: the others are those of the stored row, or of an earlier one in the chunk."""
+        fields of its group: the other fields are those of the stored row, or of an earlier row in the chunk."""
         if self._pages.unloaded is None:
             return
         named = chunk.valid[:, self._pages.rows.conditions]
@@ -663,7 +668,7 @@ class GroupLists:
             self.make_room()
 
     def fill(self) -> None:
-        """Enters all loaded rows."""
+        """Adds all loaded rows to the lists, in order of arrival."""
         self._follow_pages()
         order, at = self._pages.loaded_slots_in_order(), 0
         while at < len(order) and (at := int(groups.fill_groups(self._groups.lists, order, np.int64(at)))) < len(order):

@@ -80,7 +80,7 @@ def _larger(table: npt.NDArray[np.uint64], used: int, segments: int) -> npt.NDAr
 
 
 def empty_lists(rows: Rows, links_width: int) -> Lists:
-    """Returns lists over the memory of these rows, without any of them."""
+    """Returns empty lists for the rows in these arrays, none of which is in a list yet."""
     return Lists(
         by_condition=empty_index(),
         links=np.empty((0, links_width), np.int64),

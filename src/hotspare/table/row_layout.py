@@ -33,7 +33,7 @@ class Times(Enum):
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The pages in use. `numbers`: ascending; `alive`: bool[pages, page_slots]. `fill`: allocated slots of the last page. `hand`:
-    the number of the page that is checked next for clearing, or NO_PAGE. `arrivals`: the count of rows that ever arrived."""
+    the number of the page that is checked next for compaction, or NO_PAGE. `arrivals`: the count of rows that ever arrived."""
 
     page_slots: int
     numbers: Int64s
@@ -74,7 +74,7 @@ class Layout:
 
     @classmethod
     def load(cls, columns: Columns) -> Layout:
-        """Reads what `columns` returned. Raises SnapshotDamaged if it is not a valid layout."""
+        """Returns the layout from columns that `columns` returned. Raises SnapshotDamaged if they are not a valid layout."""
         numbers = require_column(columns, "numbers", np.dtype(np.int64), (-1,)).array
         places = require_column(columns, "places", np.dtype(np.int64), (len(_PLACES),)).array.tolist()
         page_slots, fill, hand, arrivals = (int(n) for n in places)
@@ -127,7 +127,8 @@ class RowSource(Protocol):
     def layout(self) -> Layout: ...
 
     def rows(self, at: int) -> StoredRows:
-        """Returns the rows of the page at index `at` of `layout.numbers`, by slot. Raises SnapshotDamaged if it cannot."""
+        """Returns the rows of the page at index `at` of `layout.numbers`, by slot. Raises SnapshotDamaged if the page is missing or
+        damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class StoredPages:
 
 
 class RowsInMemory:
-    """The rows of a layout, in memory, by position."""
+    """The rows of a layout, from `stored` rows in memory, which are in the order of `Layout.positions`."""
 
     def __init__(self, layout: Layout, stored: StoredRows) -> None:
         self.layout = layout
@@ -186,7 +187,7 @@ def stored_rows(columns: Columns, number: int, alive: Bools, width: int, times: 
 
 @dataclass(slots=True)
 class StoreKeys:
-    """The store's references to pages that it has, by page number; shared with snapshots. Entries: (allocated slots, snapshot,
+    """The store's references to stored pages, by page number; shared with snapshots. Entries: (allocated slots, snapshot,
     reference). Rows removed before that snapshot are not in the stored page, so earlier snapshots cannot use it."""
 
     by_page: dict[int, tuple[int, int, object]]
@@ -194,7 +195,7 @@ class StoreKeys:
     """The count of snapshots taken."""
 
     def drop_other_pages(self, numbers: Int64s, until: int) -> None:
-        """Keeps the entries of `numbers`, and of pages from `until` on; drops the others."""
+        """Drops the entries of all pages except `numbers` and pages from number `until` on."""
         kept = set(numbers.tolist())
         for number in sorted(set(self.by_page) - kept):
             if number < until:

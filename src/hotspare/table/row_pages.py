@@ -48,7 +48,7 @@ class RowPages:
         self._tuning = tuning
         self.home = home
         self._away: EvictedPages | None = None
-        """None while no page can be evicted."""
+        """The state of eviction of the pages; None while no page can be evicted."""
         self._page_stays = 0
         """The bytes of each page that are never evicted."""
         self._read_from: EvictedPages | None = None
@@ -285,7 +285,7 @@ class RowPages:
             self._away.record_allocated(self.rows)
 
     def fill(self, page: int, alive: Bools, stored: StoredRows) -> None:
-        """Writes the rows of an allocated page, without list, heap and index."""
+        """Writes the rows of an allocated page to its `alive` slots, without entering them into list, heap or index."""
         where, rows = page * self.page_slots + np.flatnonzero(alive), self.rows
         rows.lanes[where], rows.valid[where], rows.order[where] = stored.lanes, stored.valid, stored.order
         if self._by_time:
@@ -294,14 +294,14 @@ class RowPages:
             self._away.mark_filled(page)
 
     def leave_unloaded(self, absent: UnloadedPages) -> None:
-        """Leaves these allocated pages unloaded."""
+        """Records that these allocated pages are still in the store, to be loaded later."""
         self.unloaded = absent
         if self.is_ordered:
             self.unlinked = UnlinkedRows(self.rows, len(absent.is_unloaded), self.page_slots, self._tuning.linked_rows)
             self.rows = self.unlinked.with_waiting_slots(self.rows)
 
     def index_filled_page(self, page: int) -> None:
-        """Enters the rows of a filled page into the index, and lets them wait for their place in the list."""
+        """Enters the rows of a filled page into the index, and adds them to the rows that wait for their place in the list."""
         begin, end = page * self.page_slots, (page + 1) * self.page_slots
         if self.rows.state[slots.INDEXED]:
             self.enter_rows(begin, end)
@@ -334,7 +334,7 @@ class RowPages:
         self._brought = [] if self.unloaded is not None else None
 
     def pop_loaded_slots(self) -> Int64s:
-        """Returns the slots of rows loaded since the last call, in order of arrival, as they were then."""
+        """Returns the slots into which rows were loaded since the last call, in order of arrival."""
         if not self._brought:
             return _NO_SLOTS
         found = np.concatenate(self._brought)
@@ -342,7 +342,7 @@ class RowPages:
         return self._by_arrival(found)
 
     def _load_each(self, pages: Sequence[int]) -> None:
-        """Loads pages; evicts the values of those that do not fit."""
+        """Loads pages; evicts the values of pages that do not fit in memory."""
         room = self.home.loadable_bytes if pages else 0
         for at, page in enumerate(pages):
             if self.unloaded is not None and at % _AHEAD == 0:
@@ -358,7 +358,8 @@ class RowPages:
             self._load_each(self.unloaded.pages_by_expiry(self.unloaded.left))
 
     def link_next(self) -> None:
-        """Makes more of the expiry order known. Raises what the store raises, and SnapshotDamaged."""
+        """Adds more loaded rows to the expiry order; if that is not possible, first loads the pages that expire next. Raises what
+        the store raises, and SnapshotDamaged."""
         if self.unlinked is not None:
             self.unlinked.link_next(self.rows, self.unloaded, self.load_page_now)
 
@@ -373,7 +374,8 @@ class RowPages:
             self.rows.state[slots.SEAM] = slots.NONE
 
     def load_some_pages(self, rows: int) -> bool:
-        """Loads pages after a step of `rows` rows, as long as there is room, and links rows. Returns False if nothing is left."""
+        """Loads pages after a step of `rows` rows, as long as there is room, and links rows. Returns False if no page is unloaded
+        and no row waits to be linked."""
         if self.unloaded is not None and not self.unloaded.index_next_filter():
             count = 1 + rows // self.page_slots
             size = self.page_slots * self.rows.lanes.itemsize * self.rows.lanes.shape[1]
@@ -383,7 +385,8 @@ class RowPages:
         return self.unloaded is not None or self.unlinked is not None
 
     def _grow(self, pages_min: int) -> None:
-        """Makes room for `pages_min` pages and at least twice as many as before; reserves the maximum once copying takes time."""
+        """Makes room for at least `pages_min` pages, and for twice as many as before if memory allows. Reserves the maximum once
+        copying would take long."""
         rows = self.rows
         pages = max(pages_min, 2 * len(rows.pages))
         slot_bytes = sum(map(entry_bytes, (rows.lanes, rows.valid, rows.order)))
@@ -425,8 +428,8 @@ class RowPages:
     def _longer(
         self, array: npt.NDArray[Any], used: int, length: int, spaces: list[tuple[EvictableSpace, int]]
     ) -> npt.NDArray[Any]:
-        """Returns the array at `length` slots, as `memory.longer`. If it can be evicted, `spaces` gets its space and its entries
-        per slot."""
+        """Returns the array with `length` slots, as `memory.longer` does. If the array can be evicted, appends its space and its
+        entries per slot to `spaces`."""
         width = int(np.prod(array.shape[1:]))
         large = length * width * array.itemsize > self.home.small_bytes and EvictedPages.can_evict_pages(self.page_slots)
         if not large or (space := self.home.space(array.dtype, length * width)) is None:

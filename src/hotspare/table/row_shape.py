@@ -11,8 +11,8 @@ from hotspare.table.loops import relation as k
 @dataclass(frozen=True, slots=True)
 class Shape:
     """The layout of a row: `width` lanes, of which `keys` identify it and `codes` hold codes of the string table. `conditions`:
-    fields by which several rows are found together; a row in which they change arrives again, as the last.
-    `unloaded_lookup_fields`: the only fields by which unloaded rows are looked up; if empty, the key and the conditions."""
+    fields by which several rows are found together; an update that changes them makes the row the newest. `unloaded_lookup_fields`:
+    the only fields by which unloaded rows are looked up; if empty, the key and the conditions."""
 
     width: int
     keys: tuple[int, ...]

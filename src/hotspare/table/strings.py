@@ -1,11 +1,11 @@
 """The string table: strings and blobs become int64 codes when they enter the engine, so that kernels see numbers only.
 
 A code names a byte string inside one process. Codes are never part of a snapshot, a digest or an output: pages are written with the
-strings that they use, digests take `hashes`. So the order of new strings does not matter, nor when a code is given to another
-string, which `TextCollector` allows once no row holds it.
+strings that they use, digests take `hashes`. So the order of new strings does not matter, nor the time at which a code is reused
+for another string. `TextCollector` frees a code once no row holds it.
 
-A snapshot shares the table: it reads codes that were in use when it was taken. So those, and the pages of text that are freed
-meanwhile, are kept until the snapshot is released.
+A snapshot shares the table: it reads codes that were in use when it was taken. So these codes, and pages of text that are freed
+meanwhile, are retained until the snapshot is released.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from hotspare.table.text_pages import TextPages
 _CODE_BYTES = 25
 """Memory of each code in addition to index and text: place, hash and mark."""
 _REUSE_FACTOR = 4
-"""After a snapshot, what was kept for it is freed at this many times the pace at which it was kept."""
+"""After a snapshot is released, the codes and pages retained for it are freed this many times as fast as they were retained."""
 _PINNED_LOAD_BYTES = 4 << 20
-"""Evicted texts that must stay are loaded this many bytes at a time."""
+"""The bytes of evicted texts that are moved back into memory at a time, because they are pinned."""
 _PIECE = 1 << 16
 """The count of strings interned at a time: keeps offsets within int32 for strings of up to 32 KiB on average."""
 _ROUND_FACTOR_IF_SHORT = 1.25
-"""If memory is short, a round begins at this many times the codes or bytes that the previous round left."""
+"""If memory is short, a collection round begins at this many times the codes or bytes that the previous round left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Dictionary:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class FrozenStrings:
-    """The strings of the codes that were in use when this was made. Strings may move meanwhile, but a place that was read holds the
-    bytes as long as this lives. `hashes`: as `StringTable.hashes`."""
+    """The strings of the codes that were in use when the snapshot was taken. Strings may be moved later, but the bytes at a place
+    that was read stay there as long as this object lives. `hashes`: as `StringTable.hashes`."""
 
     data: UInt8s
     places: Int64s
@@ -88,7 +88,8 @@ class FrozenStrings:
 
 @dataclass(frozen=True, slots=True)
 class _FreedLater:
-    """Codes and pages that were freed after `snapshots` snapshots had been taken."""
+    """Codes and pages that were freed after `snapshots` snapshots had been taken; they are reused once none of these snapshots
+    needs them."""
 
     snapshots: int
     codes: Int64s
@@ -124,12 +125,12 @@ class StringTable:
         self._home = PINNED_MEMORY
         self.staying = PinnedTexts()
         self._straying = TextPlaces.from_codes(self._texts, np.empty(0, np.int64))
-        """Texts that must stay, in pages that may be evicted."""
+        """Pinned texts in pages that may be evicted."""
         self._is_known = True
-        """Whether `_straying` is current since the last tick."""
+        """Whether `_straying` is current: False after strings may have been written."""
 
     def set_window_memory(self, home: WindowMemory) -> None:
-        """Sets where strings live; called before the first string."""
+        """Sets the memory in which strings live; called before the first string."""
         self._home, self._pages = home, TextPages(self._tuning, home)
         home.register_tenant(self)
 
@@ -169,13 +170,14 @@ class StringTable:
         return self._pages.evict_coldest(self._texts, size)
 
     def _find_pinned_texts(self) -> None:
-        """Finds the texts that must stay, and loads evicted ones, some at a time."""
+        """Finds the pinned texts that are in evictable pages, and moves evicted ones back into memory, about `_PINNED_LOAD_BYTES`
+        at a time."""
         self._straying, self._is_known = self._pages.pin_pages_of(self._texts, self.staying.find_pinned(self._texts)), True
         if self.has_evicted:
             self._move_pinned_texts(self._pages.is_page_evicted.copy(), _PINNED_LOAD_BYTES)
 
     def _move_pinned_texts(self, pages: Bools, bytes_max: int = 1 << 62) -> None:
-        """Moves texts that must not be evicted out of these pages, after the newest ones: `bytes_max` bytes or a few more."""
+        """Moves pinned texts out of the flagged pages, to the place after the newest text: about `bytes_max` bytes."""
         is_there = pages[self._straying.first] | pages[self._straying.last]
         is_there &= np.cumsum(self._straying.sizes * is_there) - self._straying.sizes < bytes_max
         if not is_there.any():
@@ -197,7 +199,7 @@ class StringTable:
 
     @property
     def count(self) -> int:
-        """The end of the codes: all are below it."""
+        """The end of the range of codes: each code is below it."""
         return int(self._texts.state[k.COUNT])
 
     @property
@@ -222,7 +224,8 @@ class StringTable:
 
     @property
     def texts(self) -> tuple[Int64s, UInt8s]:
-        """The arrays for kernels, until the next call: (begin, size) of each code's bytes, int64[., 2]; and the bytes."""
+        """The arrays for kernels, valid until the next call of a method: (begin, size) of each code's bytes, int64[., 2]; and the
+        bytes."""
         return self._texts.places, self._texts.data
 
     def intern(self, array: pa.Array) -> tuple[Int64s, Bools]:
@@ -293,7 +296,7 @@ class StringTable:
         return pa.Array.from_buffers(type_, len(codes), [mask, pa.py_buffer(offsets), pa.py_buffer(data)])
 
     def pin_codes(self, codes: Int64s) -> None:
-        """Marks codes of restored rows whose texts must stay."""
+        """Pins the texts of these codes, which a restore gave to rows; does nothing if strings are never evicted."""
         if self.can_evict_strings:
             self.staying.pin_codes(codes, self.count)
 
@@ -305,21 +308,22 @@ class StringTable:
         return twin
 
     def __reduce__(self) -> tuple[Callable[..., StringTable], tuple[object, ...]]:
-        """Pickles and copies strings with their codes, without room to grow, which may be all address space. Codes that a round
-        took out of the index and has not freed yet are free in the copy: their strings may be there again, with another code."""
+        """Pickles and copies strings with their codes, without the room to grow, which may be large. Codes that a collection round
+        removed from the index and has not freed yet are free in the copy, because their strings may already have another code."""
         codes = slots_in(self._texts.by_text)
         whole = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes).subset(np.append(0, codes))
         return _received, (self._home, self.count, codes, whole, self.longest)
 
     def begin_round(self) -> None:
-        """Starts holding codes that are looked up, new ones, and those whose mark is set to `round`."""
+        """Begins a collection round. From now on a code is held if it is new, if it is looked up, or if the collector sets its mark
+        to `round`."""
         self._texts.state[k.ROUND] = 3 - self.round
         self._texts.state[k.IS_MARKING] = 1
         self.staying.begin_round()
 
     @property
     def round(self) -> int:
-        """The round of the collection: the mark of held strings."""
+        """The number of the collection round, 1 or 2: the mark of held codes."""
         return int(self._texts.state[k.ROUND])
 
     @property
@@ -328,14 +332,15 @@ class StringTable:
         return self._texts.marks
 
     def purge(self, first: int, looks: int) -> tuple[int, int]:
-        """Takes strings that are not held out of the index, from segment `first` on, as many as `looks` allow. Returns the next
-        segment, or -1 if done, and the looks left."""
+        """Removes strings that are not held from the index, from segment `first` on, as far as the budget of `looks` allows.
+        Returns the next segment, or -1 after the last one, and the looks left."""
         left = int(self._texts.by_text.sizes[SEGMENTS]) - first
         segments = min(left, looks // text_collection.SEGMENT_LOOKS + 1)
         return int(text_collection.purge(self._texts, first, segments)), looks - segments * text_collection.SEGMENT_LOOKS
 
     def free_unmarked(self, first: int, looks: int) -> int:
-        """Frees codes from `first` on that are neither held nor in the index, as many as `looks` allow. Returns the next code."""
+        """Frees codes from `first` on that are neither held nor in the index, as far as the budget of `looks` allows. Returns the
+        next code to check."""
         freed = np.empty(looks // text_collection.FREED_LOOKS + 2, np.int64)
         self._texts.state[k.FREED] = 0
         at = int(text_collection.free_unmarked(self._texts, first, self.count, looks, freed))
@@ -345,7 +350,7 @@ class StringTable:
         return at
 
     def end_round(self) -> None:
-        """Ends the round, after all codes that are not held were freed."""
+        """Ends the collection round; called after all codes that are not held were freed."""
         self._texts.state[k.IS_MARKING] = 0
         self.staying.end_round(self.count)
 
@@ -354,7 +359,8 @@ class StringTable:
         return self._pages.sparse(self._texts)
 
     def move_text(self, is_sparse: UInt8s, first: int, looks: int) -> int:
-        """Moves strings of codes from `first` on out of sparse pages, as many as `looks` allow. Returns the next code."""
+        """Moves strings of codes from `first` on out of sparse pages, as far as the budget of `looks` allows. Returns the next code
+        to check."""
         size = max(min(looks * text_collection.BYTES_A_LOOK, self.bytes), 1 << int(self._texts.state[k.PAGE_BITS]))
         self._texts = self._pages.with_room(self._texts, size)
         if self.has_evicted:
@@ -370,7 +376,7 @@ class StringTable:
         return at
 
     def reuse_freed(self) -> None:
-        """Makes some of what no snapshot needs any more reusable."""
+        """Frees some of the codes and pages that were retained for snapshots and that no snapshot needs any more."""
         self._pages.trim(self._texts)
         if not self._kept:
             return
@@ -387,7 +393,7 @@ class StringTable:
         return [(number, ref) for number, ref in self._snapshots if ref() is not None]
 
     def _defer_free(self, codes: Int64s) -> None:
-        """Keeps these codes, and the pages that the last call emptied, until no snapshot needs them."""
+        """Retains these codes, and the pages that the last kernel call emptied, until no snapshot needs them."""
         emptied = self._texts.emptied[: int(self._texts.state[k.EMPTIED])].copy()
         self._texts.state[k.EMPTIED] = 0
         if len(codes) or len(emptied):
@@ -426,7 +432,8 @@ def _received(home: WindowMemory, count: int, codes: Int64s, strings: Dictionary
 
 
 def _repeats_little(array: pa.Array) -> bool:
-    """Whether a dictionary of the array would not save looking up each text by itself, judged by the first texts."""
+    """Whether texts repeat so little that each is looked up directly, without a dictionary of the array; judged by its first
+    texts."""
     some = array.slice(0, _LOOKED_AT)
     return len(array) <= _LOOKED_AT or 2 * len(some.unique()) > len(some)
 
@@ -435,7 +442,8 @@ _LOOKED_AT = 64
 
 
 def text_hashes(array: pa.Array) -> npt.NDArray[np.uint64]:
-    """Returns what `StringTable.hashes` would hold for each of these non-null strings: for texts that no kernel reads."""
+    """Returns the hash of each of these non-null strings, as in `StringTable.hashes`, without interning them: for texts that no
+    kernel reads."""
     data, offsets = _bytes_of(array)
     hashes = np.empty(len(array), np.uint64)
     hash_bytes(data, offsets, hashes)
@@ -465,7 +473,8 @@ class HoldsCodes(Protocol):
         """The position after the newest row."""
 
     def mark(self, marks: UInt8s, mark: int, since: int, rows: int) -> int:
-        """Marks the codes of `rows` rows, or a few more, from position `since` on. Returns the position reached."""
+        """Sets `marks` to `mark` for the codes of `rows` rows, or a few more, from position `since` on. Returns the position
+        reached."""
 
 
 class _Phase(Enum):
@@ -484,18 +493,18 @@ class TextCollector:
     - **Mark** reads the rows of each window in the order in which they were written. Written rows do not change, and new ones come
       last. So once the newest row of every window is marked, every code in a row is. Codes of text that arrives meanwhile, new or
       known, are marked at once.
-    - **Purge** takes strings without a mark out of the index that finds them. A string that arrives again before that is marked and
-      stays; one that arrives later is a new one.
+    - **Purge** removes strings without a mark from the index. A string that arrives again before it is removed is marked and stays;
+      a string that arrives later gets a new code.
     - **Free** goes through all codes and frees those without a mark. A code in use never changes, so rows, their indexes and
       pending work are left alone.
     - **Move** compacts pages of text that are less than half full and releases their memory.
 
     A round begins when codes in use, or the bytes of their strings, are twice as many as the previous round left, and more than
     `collect_codes_min` or `collect_bytes_min` of `Tuning`. If strings were evicted, a quarter more is enough. So strings that
-    nothing holds are at most as many as held ones, or as those bounds, plus those that arrive during a round: each new string pays
-    for looking at `looks_per_string` codes. After a round, text takes at most twice the memory of the existing strings.
+    nothing holds are at most as many as held ones, or as those bounds, plus those that arrive during a round: for each new string,
+    the collector checks `looks_per_string` codes. After a round, text takes at most twice the memory of the existing strings.
 
-    The time of a round shows nowhere: codes are in no output, no digest and no snapshot.
+    The time of a round changes no result: codes are in no output, no digest and no snapshot.
 
     A copied or pickled collector is at rest: its next round finds what this one would have removed.
     """
@@ -504,14 +513,14 @@ class TextCollector:
         self._tuning = tuning.current()
         self._phase = _Phase.REST
         self._marked: dict[str, tuple[int, int]] = {}
-        """The position up to which rows are marked, and that after the newest row then, by part."""
+        """By part: the position up to which its rows are marked, and its write position at that time."""
         self._next = 0
-        """The next segment of the index, or code, to look at."""
+        """The next segment of the index, or the next code, to check."""
         self._sparse: UInt8s = np.zeros(0, np.uint8)
         self._live_codes = self._live_bytes = 0
         """Codes and bytes in use when the last round ended."""
         self._given = 0
-        """The count of strings that had got a code at the last call."""
+        """The count of strings that had ever got a code at the last call of `collect_some`."""
 
     @property
     def is_resting(self) -> bool:
@@ -525,7 +534,7 @@ class TextCollector:
         return is_long or strings.bytes > max(bytes_min, times * self._live_bytes)
 
     def collect_some(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]], rows: int) -> None:
-        """Begins a round, if it is worth it, or continues the current one, after a step of `rows` rows. `parts`: all that hold
+        """Continues the current round, or begins one if it is due, after a step of `rows` rows. `parts` returns all parts that hold
         codes, always under the same names."""
         strings.reuse_freed()
         sizes = self._tuning
@@ -550,7 +559,7 @@ class TextCollector:
         self._phase, self._marked = _Phase.MARK, {}
 
     def finish(self, strings: StringTable, parts: Callable[[], Mapping[str, HoldsCodes]]) -> None:
-        """Ends the current round."""
+        """Runs the current round to its end."""
         while not self.is_resting:
             self.collect_some(strings, parts, 0)
 
@@ -558,8 +567,8 @@ class TextCollector:
         return TextCollector, ()
 
     def _mark(self, strings: StringTable, parts: Mapping[str, HoldsCodes], looks: int) -> int:
-        """Marks rows and returns the looks left. Rows written since the last call are marked without looks, so marking ends however
-        much is written."""
+        """Marks the codes of rows and returns the looks left. Rows written since the last call cost no looks, so marking ends
+        however many rows are written."""
         is_done = True
         for name, part in parts.items():
             position, written_before = self._marked.get(name, (0, part.write_position))
@@ -579,7 +588,7 @@ class TextCollector:
         return looks
 
     def _purge(self, strings: StringTable, looks: int) -> int:
-        """Purges the index and returns the looks left."""
+        """Removes strings without a mark from the index, and returns the looks left."""
         self._next, looks = strings.purge(self._next, looks)
         if self._next < 0:
             self._phase, self._next = _Phase.FREE, 1

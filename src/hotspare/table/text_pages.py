@@ -1,8 +1,8 @@
 """The memory of strings: bytes in pages, filled one after the other; a page without strings is free and may be filled again.
 
-Bytes are never overwritten while a snapshot may read them: an emptied page is kept until no snapshot needs it (`retain_emptied`,
-`free_retained`). Little text is an ordinary array, which is copied to grow; a larger one has all the address space that it may need
-(`memory`). The first free pages are filled next, and the memory of the others is released.
+Bytes are never overwritten while a snapshot may read them: an emptied page is retained until no snapshot needs it
+(`retain_emptied`, `free_retained`). Little text is in an ordinary array, which is copied to grow; a larger array has all the
+address space that it may need (`memory`). The first free pages are filled next, and the memory of the others is released.
 
 If text may be evicted, full pages are, oldest first: their content does not change. An evicted page that was emptied frees its room
 in the page file at once; it is ordinary memory again before it is filled.
@@ -28,16 +28,17 @@ _PAGE_BYTES = 27
 
 
 class TextPages:
-    """The address space of texts, and which pages are kept. `InternedTexts` has the rest; methods return it if arrays are new."""
+    """The address space of texts, and the state of its pages. `InternedTexts` has the arrays; methods that replace arrays return a
+    new one."""
 
     def __init__(self, tuning: Tuning, home: WindowMemory = PINNED_MEMORY) -> None:
         self._tuning = tuning
         self._home = home
         self._space: Space | EvictableSpace | None = None
         self.leaving: EvictableSpace | None = None
-        """The same, if parts of it may be evicted."""
+        """The same space as `_space` if parts of it may be evicted, else None."""
         self.away = 0
-        """The count of evicted pages, with those emptied since, until they are filled."""
+        """The count of evicted pages, including pages that were emptied since, until they are filled again."""
         self._is_away: Bools = np.zeros(1, np.bool_)
         self._stays: Bools = np.zeros(1, np.bool_)
         """Which pages must not be evicted."""
@@ -45,7 +46,7 @@ class TextPages:
         """The time at which a page was filled, by the last `date_writes`."""
         self._now = 0
         self._kept: Int64s = np.zeros(1, np.int64)
-        """How often a page was emptied and is not freed yet."""
+        """By page: how many times it was retained after it was emptied, and not freed since."""
         self._touched: Bools = np.ones(1, np.bool_)
         """Whether a page has memory."""
         self._filling = 0
@@ -98,7 +99,7 @@ class TextPages:
         return texts
 
     def _restore_memory(self, begin: int, end: int, bits: int) -> None:
-        """Makes evicted free pages memory again."""
+        """Makes the evicted ones of these free pages ordinary memory again."""
         if self.away and self.leaving is not None and (gone := int(np.count_nonzero(self._is_away[begin:end]))):
             self.leaving.release_range(begin << bits, end << bits)
             self._is_away[begin:end] = self._touched[begin:end] = False
@@ -136,11 +137,11 @@ class TextPages:
         return leaving or Space(np.dtype(np.uint8), length)
 
     def retain_emptied(self, pages: Int64s) -> None:
-        """Retains emptied pages as they are."""
+        """Retains the bytes of these emptied pages until `free_retained`."""
         self._kept[pages] += 1
 
     def free_retained(self, texts: InternedTexts, pages: Int64s) -> None:
-        """Frees kept pages whose content no snapshot needs any more."""
+        """Frees retained pages whose content no snapshot needs any more."""
         self._kept[pages] -= 1
         self._gave = True
         if self.away and self.leaving is not None:
@@ -149,14 +150,14 @@ class TextPages:
                 self.leaving.discard_evicted(begin, end)
 
     def _free(self, texts: InternedTexts) -> Int64s:
-        """Returns unneeded pages that have memory, except those filled next."""
+        """Returns free pages that have memory, except the pages that are filled next."""
         bits, high = int(texts.state[PAGE_BITS]), self._high
         free = np.flatnonzero(self._touched[:high] & (texts.page_bytes[:high] == 0) & (self._kept[:high] == 0))
         return free[(free < int(texts.state[FILL]) >> bits) | (free >= int(texts.state[END]) >> bits)]
 
     def trim(self, texts: InternedTexts) -> None:
-        """Releases memory of free pages, a bounded number at a time, the last ones first. Keeps as many as there are in use, or
-        `FREE_PAGES_MIN`, which are reused before others."""
+        """Releases the memory of free pages, a bounded number at a time, the last pages first. As many free pages as pages are in
+        use, but at least `FREE_PAGES_MIN`, retain their memory and are filled before others."""
         if self._space is None or not self._gave or not _is_whole(int(texts.state[PAGE_BITS])):
             return
         self._record_filled(texts)
@@ -224,7 +225,8 @@ class TextPages:
         return self._is_away
 
     def evict_coldest(self, texts: InternedTexts, size: int) -> int:
-        """Evicts pages; first releases free ones. Returns the bytes. Raises PageFileError."""
+        """Releases the memory of free pages; if no page is free, evicts the coldest pages, about `size` bytes. Returns the bytes
+        released or evicted. Raises PageFileError."""
         bits = int(texts.state[PAGE_BITS])
         if len(free := self._free(texts)):
             self._release_memory(free, bits)
@@ -257,5 +259,6 @@ class TextPages:
 
 
 def _is_whole(bits: int) -> bool:
-    """Whether a page consists of whole system pages, so that its memory can be released without that of its neighbours."""
+    """Whether a page of 2 ** `bits` bytes consists of complete system pages, so that its memory can be released without that of its
+    neighbours."""
     return (1 << bits) % mmap.PAGESIZE == 0

@@ -1,8 +1,8 @@
 """Linking of rows that were loaded after a restore into the list of rows that expire in order (`table.loops.unlinked`).
 
-Rows expire by arrival number or by deadline. Key filters have the lowest of each row page, so it is known up to which one all rows
-are loaded. Up to there the list is built, a part at a time, before rows expire and after each step, until no page is unloaded and
-no row waits.
+Rows expire by arrival number or by deadline. Key filters have the lowest expiry key of each row page, so the expiry key up to which
+all rows are loaded is known. Rows up to that key are linked, a few at a time, before rows expire and after each step, until no page
+is unloaded and no row waits.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class UnlinkedRows:
         rows.state[slots.UNLINKED] = -slots.NEVER
 
     def with_waiting_slots(self, rows: Rows) -> Rows:
-        """Returns these rows with the slots that wait here."""
+        """Returns `rows` with this object's array of waiting slots as the field `waiting`."""
         return rows._replace(waiting=self._waiting)
 
     def add_waiting_page(self, rows: Rows, page: int, where: Int64s) -> None:
-        """Adds the loaded rows of a page, at slots `where`. If rows are in list or heap, those without a deadline are in
-        neither."""
+        """Adds the loaded rows of a page, at slots `where`. If rows expire by deadline, rows without one are added to neither list
+        nor heap."""
         if rows.state[slots.EITHER]:
             stays = rows.time[where] >= slots.NEVER
             rows.links[where[stays], slots.PREV] = slots.IN_NEITHER
@@ -61,8 +61,8 @@ class UnlinkedRows:
         return not self.is_empty and int(self._runs.run_by_page[self._runs.heap[0], k.KEY]) < _least_unloaded_expiry(absent)
 
     def link_next(self, rows: Rows, absent: UnloadedPages | None, bring: Callable[[int], None]) -> None:
-        """Makes more of the expiry order known: links some more rows; if it cannot, first loads the unloaded pages that expire
-        first."""
+        """Links more rows whose order is known. If it is not known for any, first loads the unloaded pages that expire next, by
+        calling `bring` with their places."""
         if self.link(rows, absent, self._linked_rows):
             return
         while absent is not None and absent.left and not self.is_next_known(absent):
@@ -71,7 +71,8 @@ class UnlinkedRows:
         self.link(rows, absent, self._linked_rows)
 
     def link(self, rows: Rows, absent: UnloadedPages | None, rows_max: int) -> bool:
-        """Links at most `rows_max` rows whose order is known. Returns False if it linked none and no more of the order is known."""
+        """Links at most `rows_max` rows whose order is known. Returns False if no row was linked and no more of the order became
+        known."""
         until, known = _least_unloaded_expiry(absent), int(rows.state[slots.UNLINKED])
         linked = int(k.link_waiting(rows, self._runs, np.int64(until), np.int64(rows_max)))
         if not self.is_empty:
@@ -81,7 +82,7 @@ class UnlinkedRows:
 
     @property
     def bytes(self) -> int:
-        """Bytes kept in addition to the rows."""
+        """Bytes of the waiting slots and of the runs, which are in addition to the rows."""
         return self._waiting.nbytes + self._runs.run_by_page.nbytes + self._runs.heap.nbytes
 
 

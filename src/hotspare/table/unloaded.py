@@ -1,9 +1,10 @@
-"""Row pages that a restore left unloaded in the store: they are loaded when a key of theirs is looked up, or a few after each step.
+"""Row pages that a restore left unloaded in the store: a page is loaded when one of its keys is looked up, and a few pages are
+loaded after each step.
 
 An unloaded page counts as any other: its rows are alive and it has its place in memory. But its content is not loaded, and no index
 names its rows. So pages that may hold a key of a chunk are loaded before the chunk is applied; key filters show which
-(`key_filters`). A page is loaded before an event clears it. With retention, pages with the next rows to expire are loaded, too
-(`unlinked`). Nothing else needs rows that no event names; relations for which that does not hold are loaded whole.
+(`key_filters`). A page is loaded before an event compacts it. With retention, pages with the next rows to expire are loaded, too
+(`unlinked`). Nothing else reads rows that no event names; a relation that does is loaded completely (`LoadMode.WHOLE`).
 """
 
 from __future__ import annotations
@@ -110,7 +111,8 @@ class FrozenUnloaded:
 
 
 class UnloadedPages:
-    """The unloaded pages, by place in memory, which is that in `numbers` at first. Those at `places` are unloaded."""
+    """The row pages of a restored relation that may be unloaded, by their place (index) in memory, at first their index in
+    `numbers`. At first the pages at `places` are unloaded."""
 
     def __init__(self, reader: PageReader, numbers: Int64s, places: Int64s, asked_by: RowLookups, spans: int) -> None:
         self.is_unloaded: UInt8s = np.zeros(len(numbers), np.uint8)
@@ -123,7 +125,7 @@ class UnloadedPages:
         self._indexes = [empty_index() for _ in asked_by.lookup_columns]
         """An index per lookup: places of pages that are or were unloaded, by half."""
         self._least: Int64s = np.full(len(numbers), -NEVER)
-        """The expiry key of the first row of each page, or less; valid once key filters were read."""
+        """By place, a lower bound of the expiry keys of the page's rows; valid once key filters were read."""
         self._by_least: list[int] = []
         """Places of pages that may be unloaded, the one with the first row to expire at the end; empty until needed."""
 
@@ -131,7 +133,8 @@ class UnloadedPages:
     def from_page_numbers(
         cls, reader: PageReader, numbers: Int64s, counts: Int64s, asked_by: RowLookups, spans: int
     ) -> UnloadedPages | None:
-        """Returns all pages but the one being filled, as far as key filters cover them; None if there is none."""
+        """Returns the pages that a restore leaves unloaded: all pages with rows that key filters cover, except the page being
+        filled; None if no page is left. `counts`: the rows of each page."""
         full = numbers[:-1]
         is_told = np.isin(filter_numbers_of(full, spans), np.array(reader.kept.key_filter_numbers, np.int64)) & (counts[:-1] > 0)
         return cls(reader, numbers, np.flatnonzero(is_told), asked_by, spans) if is_told.any() else None

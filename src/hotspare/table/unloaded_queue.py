@@ -1,5 +1,5 @@
-"""Rows of a queue that a restore left unloaded in the store: they are loaded, oldest first, before they may expire, or after each
-step.
+"""Rows of a queue that a restore left unloaded in the store: they are loaded, oldest first, before they may expire, and a few after
+each step.
 
 A queue reads only its oldest rows and appends after the newest, so it needs no key filters. The unloaded rows are those of
 consecutive whole pages. The page being filled is never unloaded.
@@ -35,7 +35,8 @@ _AHEAD = 4
 
 @dataclass(slots=True)
 class UnloadedRows:
-    """Unloaded rows at positions from `begin` to before `end`; the last page is whole, the first one from `begin` on."""
+    """Unloaded rows at positions from `begin` to before `end`; all slots of the last page, and those of the first page from `begin`
+    on."""
 
     reader: PageReader
     page_slots: int
@@ -44,8 +45,8 @@ class UnloadedRows:
 
     @classmethod
     def from_layout(cls, reader: PageReader | None, layout: Layout, first: int, pages_min: int) -> UnloadedRows | None:
-        """Returns the pages of a layout whose oldest row is number `first`, without the one that is being filled; None if there are
-        fewer than `pages_min`, or if they cannot be read later."""
+        """Returns the pages of a layout whose oldest row is number `first`, without the page that is being filled. Returns None if
+        the layout has fewer than `pages_min` pages, or if pages cannot be read later."""
         if reader is None or not reader.kept.is_lazy or len(layout.numbers) < pages_min:
             return None
         absent = cls(reader, layout.page_slots, first, int(layout.numbers[-1]) * layout.page_slots)
@@ -96,7 +97,7 @@ class ReadBound:
     """The stored rows that one call of `table.loops.queue.resolve_in_order` may read. Times never decrease."""
 
     def __init__(self, ring: k.Ring, policy: Policy, opcode: UInt8s, beats: Int64s, counts: Int64s, rows_max: int) -> None:
-        """Computes the bounds. `opcode` and `beats` are those of the input; the other arguments are as in that kernel."""
+        """Computes the bounds. `opcode` and `beats` are those of the input; the other arguments are as in `resolve_in_order`."""
         left = opcode[counts[k.TAKEN] :]
         deleted = int(np.count_nonzero((left >= DELETE) & (left <= SAFE_DELETE)))
         self._ring, self._policy, self._deleted = ring, policy, deleted

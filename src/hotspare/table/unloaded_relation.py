@@ -1,4 +1,4 @@
-"""The extra steps of a relation while pages of it are unloaded (`unloaded`)."""
+"""The extra steps of a relation while some of its pages are unloaded (`unloaded`)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ Take: TypeAlias = Callable[[k.OutputArrays, k.InputArrays], Whole]
 
 
 def relate_with_unloaded(pages: RowPages, take: Take, out: k.OutputArrays, policy: k.Policy, given: k.InputArrays) -> Whole:
-    """Applies a chunk as `take`, if pages are unloaded or rows are not in the list: in pieces, loading before each the page that it
-    may clear. Pages with the chunk's keys are loaded already. Links more rows if the next row to expire is not known."""
+    """Applies a chunk by `take`, and returns its state, while pages are unloaded or rows are not linked yet. Applies it in pieces;
+    before each piece, loads the page that the piece may compact. The caller has loaded the pages with the chunk's keys. Links more
+    rows if the next row to expire is not known."""
     while True:
         state = take(out, _piece(pages, policy, given, out.counts))
         if state in (k.NEEDS_INDEX, k.NEEDS_ROOM):
@@ -38,8 +39,9 @@ def relate_with_unloaded(pages: RowPages, take: Take, out: k.OutputArrays, polic
 
 
 def _piece(pages: RowPages, policy: k.Policy, given: k.InputArrays, counts: Int64s) -> k.InputArrays:
-    """Returns what can be applied of a chunk before it clears an unloaded page; loads such a page. Which page the next row clears
-    is known only after the heartbeats before it, and what they cause, were applied."""
+    """Returns the part of a chunk that can be applied before it compacts an unloaded page; if that is the next event, first loads
+    the page. Which page the next row compacts is known only after the heartbeats before it, and the removals that they cause, were
+    applied."""
     row, beat = int(counts[k.ROW]), int(counts[k.BEAT])
     beats = int(np.searchsorted(given.beats[:, 0], given.rank[row])) if row < len(given.rank) else len(given.beats)
     if pages.unloaded is None:
@@ -59,7 +61,7 @@ def _piece(pages: RowPages, policy: k.Policy, given: k.InputArrays, counts: Int6
 
 
 def load_page_to_clear(pages: RowPages) -> None:
-    """Loads the page that the next event may clear, if it is unloaded."""
+    """Loads the page that the next event may compact, if that page is unloaded."""
     if pages.unloaded is not None and (page := int(kernels.page_to_clear(pages.rows))) >= 0:
         pages.load_page_now(page)
 

@@ -10,7 +10,7 @@ from hotspare.table.loops.hashing import mix
 from hotspare.table.loops.relation import DELETE, INSERT, SAFE_DELETE
 
 BLOCK = 128
-"""The rows that are rearranged together, so that they are read from the nearest cache."""
+"""The count of rows that are rearranged together, so that they fit in the nearest cache."""
 
 
 @kernel
@@ -34,9 +34,10 @@ def pick_columns(lanes: Int64s, valid: Bools, columns: Int64s, out_lanes: Int64s
 
 @kernel
 def certain_rows(opcode: UInt8s, valid: Bools, keys: Int64s, rows: Int64s) -> Whole:
-    """Writes the rows that are certain to be stored if an insert never brings a stored key: the inserts, if all others are deletes.
+    """Writes the inserts of a chunk, which are certain to be stored if an insert never has a stored key and all other rows are
+    deletes.
 
-    Returns the count written to `rows`; -1 if a row is neither, or if an insert lacks a key.
+    Returns the count written to `rows`; -1 if a row is neither insert nor delete, or if a key of an insert is null.
     """
     count = np.int64(0)
     for i in range(len(opcode)):

@@ -1,7 +1,7 @@
 """Loops of a relation that keeps the newest rows of each group (SPEC A23 by key): those that agree in the fields `Rows.conditions`.
 
-Each group has a list of its rows in order of arrival. An index finds the first row of a list, which has the last one and their
-count. So the cost of an event depends neither on the number of groups nor on the rows that they keep.
+Each group has a list of its rows in order of arrival. An index finds the first row of a list; the links of the first row have the
+last row and the count of rows. So the cost of an event depends neither on the number of groups nor on the rows that they keep.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ from hotspare.table.loops.shared import look_up, room_for
 from hotspare.table.loops.slots import INDEXED, MOVED
 
 MEMBERS = 3
-"""The column of `Lists.links` behind those of `table.loops.multi_index`: in the first row of a list, the count of its rows."""
+"""The column of `Lists.links` after those of `table.loops.multi_index`: in the first row of a list, the count of the list's
+rows."""
 LINKS_WIDTH = 4
 
 
 class RowGroups(NamedTuple):
-    """Lists by the fields `Rows.conditions`, none of which is null in any row. `merged`: int64[1, width], room for a row."""
+    """Lists by the fields `Rows.conditions`, none of which is null in any row. `merged`: int64[1, width], scratch memory for a
+    row."""
 
     lists: Lists
     merged: Int64s
@@ -93,7 +95,7 @@ def admit_to_group(lists: Lists, slot: Whole) -> None:
 
 @kernel
 def oldest_of_group(lists: Lists, first: Whole) -> Whole:
-    """Returns the first row of a list, which is sorted if it must be."""
+    """Returns the oldest row of the list whose first row is `first`; sorts the list before if it is unordered."""
     if lists.links[first, BEFORE] != UNORDERED:
         return first
     members = np.int64(lists.links[first, MEMBERS])
@@ -115,14 +117,14 @@ def remove_from_group(lists: Lists, slot: Whole) -> None:
 
 @called
 def replace_in_group(lists: Lists, slot: Whole, old: Whole) -> None:
-    """Puts a row in the place of another one of its group."""
+    """Puts `slot` in the place of `old`, a row of the same group, in its list."""
     replace_in_list(lists, slot, old)
     lists.links[slot, MEMBERS] = lists.links[old, MEMBERS]
 
 
 @called
 def has_room_for_group(rows: Rows, groups: RowGroups, chunk: InputArrays, i: Whole, h: np.uint64) -> bool:
-    """Whether there is room for the group that an event, whose key has the hash `h`, may begin. For a partial update, new and
+    """Whether the index has room for the group that an event, whose key has the hash `h`, may begin. For a partial update, new and
     stored values together may give the group."""
     lists = groups.lists
     if has_all(chunk.valid, i, rows.conditions):
@@ -140,7 +142,8 @@ def has_room_for_group(rows: Rows, groups: RowGroups, chunk: InputArrays, i: Who
 
 @kernel
 def tidy_groups(rows: Rows, lists: Lists, made: Whole) -> None:
-    """Checks gaps of pages, once before each event, and follows moved rows."""
+    """Compacts pages if there are too many gaps, and applies the moves of rows to the lists; called exactly once before each
+    event."""
     tidy(rows, made)
     for at in range(rows.state[MOVED]):
         replace_in_group(lists, rows.moved[at, NEW_SLOT], rows.moved[at, OLD_SLOT])
@@ -149,7 +152,7 @@ def tidy_groups(rows: Rows, lists: Lists, made: Whole) -> None:
 
 @kernel
 def follow_groups(lists: Lists, made: Int64s, at: Whole) -> None:
-    """Applies output number `at`, and the one behind it for an update, to the lists."""
+    """Applies output number `at`, and for an update the one after it, to the lists."""
     slot = made[at, SLOT]
     if made[at, OPCODE] == INSERT:
         join_group(lists, slot)
@@ -166,7 +169,8 @@ def follow_groups(lists: Lists, made: Int64s, at: Whole) -> None:
 
 @kernel
 def evict_first(made: Int64s, first: Whole, last: Whole) -> None:
-    """Moves output number `last`, the delete of an evicted row, before those of the arrived row, from number `first` on."""
+    """Moves output number `last`, the delete of an evicted row, before the outputs of the arrived row, which begin at number
+    `first`."""
     for at in range(last, first, -1):
         for column in range(made.shape[1]):
             made[at, column], made[at - 1, column] = made[at - 1, column], made[at, column]
@@ -174,7 +178,8 @@ def evict_first(made: Int64s, first: Whole, last: Whole) -> None:
 
 @kernel
 def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Policy, chunk: InputArrays) -> Whole:
-    """Works as `table.loops.relation.relate`, without time. A row that arrives in a full group evicts the oldest one."""
+    """Applies a chunk as `table.loops.relation.relate` does, without heartbeats and times. A row that arrives in a full group
+    evicts the oldest one."""
     lists = groups.lists
     i = np.int64(out.counts[ROW])
     while i < len(chunk.rank) and out.counts[MADE] < out.counts[ROOM]:
@@ -205,7 +210,8 @@ def relate_groups(rows: Rows, groups: RowGroups, out: OutputArrays, policy: Poli
 
 @kernel
 def fill_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
-    """Appends rows, in order of arrival, from number `begin` on. Returns the number reached: the end, or that without room."""
+    """Appends the rows of `slots`, which are in order of arrival, from index `begin` on. Returns the end, or the index of the first
+    row for which the index of groups lacks room."""
     at = begin
     while at < len(slots) and room_for(lists.by_condition, key_hash(lists.lanes, slots[at], lists.conditions)):
         join_group(lists, slots[at])
@@ -215,7 +221,8 @@ def fill_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
 
 @kernel
 def admit_groups(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
-    """Inserts rows loaded after a restore, otherwise as `fill_groups`: their lists may hold other rows."""
+    """Inserts rows loaded after a restore into lists that may hold other rows, in order of arrival. `begin` and the result are as
+    in `fill_groups`."""
     at = begin
     while at < len(slots) and room_for(lists.by_condition, key_hash(lists.lanes, slots[at], lists.conditions)):
         admit_to_group(lists, slots[at])

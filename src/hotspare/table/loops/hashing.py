@@ -18,7 +18,8 @@ _M2 = np.uint64(0x94D049BB133111EB)
 
 @kernel
 def mix(x: np.uint64) -> np.uint64:
-    """A permutation of 64-bit numbers in which each bit of the input reaches all of the output (splitmix64's finaliser)."""
+    """Returns a hash of a 64-bit number: a permutation in which each bit of the input affects all bits of the result (splitmix64's
+    finaliser)."""
     x = (x ^ (x >> np.uint64(30))) * _M1
     x = (x ^ (x >> np.uint64(27))) * _M2
     return x ^ (x >> np.uint64(31))
@@ -50,7 +51,7 @@ def xxh64_round(lane: np.uint64, value: np.uint64) -> np.uint64:
 
 @kernel
 def xxh64_tail(h: np.uint64, data: UInt8s, at: Whole, end: Whole) -> np.uint64:
-    """Hashes the last 0 to 31 bytes, with the final avalanche."""
+    """Returns the hash `h` with the last 0 to 31 bytes, `data[at:end]`, mixed in, after the final avalanche."""
     while at + 8 <= end:
         h = rotate(h ^ xxh64_round(np.uint64(0), word8(data, at)), 27) * _P1 + _P4
         at += 8

@@ -2,7 +2,7 @@
 
 An entry is the low half of the hash of a key, or of the fields of a condition, and slot + 1; 0 if empty. The highest bits of the
 half select a segment through `directory`, the lowest ones the place where probing begins; probing stays inside the segment. A full
-segment is split in two by one more bit. If even all bits leave too many keys together, as only adversarial keys do, the rest are in
+segment is split in two by one more bit. If too many keys agree in all bits, as only adversarial keys do, the further entries are in
 `stuck`, which is searched from end to end.
 """
 
@@ -25,7 +25,8 @@ SEGMENT_ENTRIES_MAX = 384
 DEPTH_MAX = 20
 """The most bits that select a segment."""
 COUNT, DEPTH = 0, 1
-"""Columns of `Index.segments`: entries in it; how many bits of the half are the same in all of them."""
+"""Columns of `Index.segments`: the count of its entries; the count of the highest bits of the half that are the same in all of
+them."""
 BITS, SEGMENTS, STUCK = 0, 1, 2
 """Entries of `Index.sizes`: bits that index `directory`, segments in use, entries in `stuck`."""
 SIZES_WIDTH = 3
@@ -67,7 +68,7 @@ def key_hash(lanes: Int64s, row: Whole, keys: Int64s) -> np.uint64:
 
 @kernel
 def agree(a: Int64s, a_row: Whole, a_columns: Int64s, b: Int64s, b_row: Whole, b_columns: Int64s) -> bool:
-    """Whether two rows have the same lanes in these columns, taken in order."""
+    """Whether row `a_row` of `a` has the same lanes in `a_columns` as row `b_row` of `b` in `b_columns`, in order."""
     i, j = np.uint64(a_row), np.uint64(b_row)
     same = True
     for k in range(len(a_columns)):
@@ -87,7 +88,7 @@ def has_all(valid: Bools, row: Whole, columns: Int64s) -> bool:
 
 @kernel
 def agree_in_condition(lanes: Int64s, valid: Bools, a: Whole, b: Whole, conditions: Int64s) -> bool:
-    """Whether two rows agree in the fields of a condition, or neither is found because of a null."""
+    """Whether two rows agree in the fields of a condition, or both have a null there, so that neither is found."""
     known = has_all(valid, a, conditions)
     if known != has_all(valid, b, conditions):
         return False
@@ -114,7 +115,7 @@ def entry_at(index: Index, place: np.uint64) -> np.uint64:
 
 @kernel
 def slot_at(index: Index, place: np.uint64) -> Whole:
-    """Returns the slot that an entry names; NONE for an empty place."""
+    """Returns the slot that the entry at a place names; NONE for an empty place."""
     return np.int64(entry_at(index, place) & HALF) - 1
 
 
@@ -127,13 +128,14 @@ def first_place(index: Index, h: np.uint64) -> np.uint64:
 
 @kernel
 def after_place(place: np.uint64) -> np.uint64:
-    """Returns the place where probing continues behind an entry."""
+    """Returns the place where probing continues after an entry."""
     return place + ONE if place >= _STUCK_AT else (place & ~_MASK) | ((place + ONE) & _MASK)
 
 
 @kernel
 def likely_place(index: Index, h: np.uint64, place: np.uint64) -> np.uint64:
-    """Returns, from `place` on, that of the next entry with this half of the hash, or else the empty one for a new entry."""
+    """Returns the place, from `place` on, of the next entry with this half of the hash; if there is none, the empty place for a new
+    entry."""
     half, table = h & HALF, index.table
     if place < _STUCK_AT:
         while table[place] != EMPTY:
@@ -156,7 +158,8 @@ def likely_place(index: Index, h: np.uint64, place: np.uint64) -> np.uint64:
 
 @kernel
 def find(index: Index, stored: Int64s, stored_keys: Int64s, lanes: Int64s, row: Whole, keys: Int64s, h: np.uint64) -> np.uint64:
-    """Returns the place of the entry whose slot agrees in `stored_keys` with `keys` of `lanes[row]`, or the empty one for it."""
+    """Returns the place of the entry whose slot agrees in `stored_keys` with `keys` of `lanes[row]`, or the empty place for such an
+    entry."""
     place = first_place(index, h)
     while True:
         place = likely_place(index, h, place)
@@ -205,7 +208,7 @@ def replace(index: Index, place: np.uint64, entry: np.uint64) -> None:
 
 @kernel
 def drop(index: Index, place: np.uint64) -> None:
-    """Remove an entry and close the gap, so that no probe ever meets a tombstone."""
+    """Removes an entry and closes the gap, so that no probe ever meets a tombstone."""
     if place >= _STUCK_AT:
         index.sizes[STUCK] -= 1
         index.stuck[place - _STUCK_AT] = index.stuck[np.uint64(index.sizes[STUCK])]
@@ -273,7 +276,8 @@ def split(index: Index, half: np.uint64, old: np.uint64) -> None:
 
 @kernel
 def has_room(index: Index, h: np.uint64) -> bool:
-    """Splits until one more entry with that hash fits. Returns False if the arrays are too short for it."""
+    """Splits until one more entry with that hash fits. Returns False if the arrays are too short for that; then the caller grows
+    them."""
     half = h & HALF
     while True:
         segment = segment_of(index, half)
@@ -293,7 +297,7 @@ def has_room(index: Index, h: np.uint64) -> bool:
 
 @kernel
 def add(index: Index, h: np.uint64, slot: Whole) -> None:
-    """Adds the entry of a slot whose key no other slot has; there is room."""
+    """Adds the entry of a slot whose key no other slot has; the index must have room (`has_room`)."""
     segment = segment_of(index, h & HALF)
     if index.segments[segment, COUNT] < SEGMENT_ENTRIES_MAX:
         insert_entry(index, segment, entry_of(h, slot))

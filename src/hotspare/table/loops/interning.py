@@ -1,6 +1,6 @@
 """Loops of the string table: byte strings to codes and back.
 
-Bytes are in pages of a fixed size, one string behind the other; a string may span several pages. `table.strings` has the table,
+Bytes are in pages of a fixed size, one string after the other; a string may span several pages. `table.strings` has the table,
 `table.loops.text_collection` frees codes and pages of strings that nothing holds.
 """
 
@@ -24,8 +24,8 @@ BEGIN, SIZE = 0, 1
 COUNT, LIVE, BYTES, FREE, FILL, END, PAGE_BITS, ROUND, IS_MARKING, EMPTIED, FREED, MOVED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 """Entries of `InternedTexts.state`: codes are below COUNT, LIVE of them are in use, for strings of BYTES bytes; FREE codes are on
 the stack; the next string begins at FILL, and there is room up to END; a page has 2**PAGE_BITS bytes. ROUND is that of the
-collection, 1 or 2; IS_MARKING is 1 while strings that are looked up are held. EMPTIED pages, FREED codes and MOVED strings are of
-the last call."""
+collection, 1 or 2; IS_MARKING is 1 while strings that are looked up are held. EMPTIED, FREED and MOVED count the pages emptied, the
+codes freed and the strings moved by the last call."""
 STATE_WIDTH = 12
 
 
@@ -64,7 +64,8 @@ def copy_bytes(source: UInt8s, begin: Whole, size: Whole, target: UInt8s, at: Wh
 
 @kernel
 def count_bytes(texts: InternedTexts, begin: Whole, size: Whole, sign: Whole) -> None:
-    """Adds the bytes of a string to the pages that have them (`sign` 1), or takes them off (-1); lists emptied pages."""
+    """Adds the bytes of a string to the counts of the pages that have them (`sign` 1), or subtracts them (-1); lists pages that
+    become empty."""
     bits, at, end = texts.state[PAGE_BITS], begin, begin + size
     while at < end:
         page = at >> bits
@@ -78,7 +79,7 @@ def count_bytes(texts: InternedTexts, begin: Whole, size: Whole, sign: Whole) ->
 
 @kernel
 def append_bytes(texts: InternedTexts, source: UInt8s, begin: Whole, size: Whole) -> Whole:
-    """Appends bytes, for which there is room. Returns where they begin."""
+    """Appends `size` bytes, for which `data` must have room. Returns the index of the first in `data`."""
     at = np.int64(texts.state[FILL])
     copy_bytes(source, begin, size, texts.data, at)
     count_bytes(texts, at, size, 1)
@@ -99,7 +100,7 @@ def new_code(texts: InternedTexts) -> Whole:
 
 @kernel
 def find_text(texts: InternedTexts, data: UInt8s, begin: Whole, size: Whole, h: np.uint64) -> np.uint64:
-    """Returns the place of the entry of the code that has these bytes, or the empty one for it."""
+    """Returns the place of the entry of the code that has these bytes, or the empty place for such an entry."""
     place = first_place(texts.by_text, h)
     while True:
         place = likely_place(texts.by_text, h, place)
@@ -114,7 +115,8 @@ def find_text(texts: InternedTexts, data: UInt8s, begin: Whole, size: Whole, h: 
 @kernel
 def intern_bytes(new_data: UInt8s, new_offsets: Int32s, first: Whole, texts: InternedTexts, codes: Int64s) -> Whole:
     """Writes the code, old or new, of each byte string `new_data[new_offsets[i]:new_offsets[i + 1]]` from number `first` on.
-    Returns the number reached: the end, or that without room in the index; elsewhere there is room for all."""
+    Returns the end, or the number of the first string for which the index has no room. All other arrays must have room for all
+    strings."""
     state = texts.state
     for i in range(first, len(new_offsets) - 1):
         begin = np.int64(new_offsets[i])

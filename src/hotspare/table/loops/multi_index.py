@@ -5,7 +5,7 @@ the first of a list. Lists name slots, and follow event by event what the relati
 its slot until the chunk is done, so each event finds the rows as they were then.
 
 If rows are loaded later than they arrived, after a restore, a list has the loaded ones, and a row is inserted in order of arrival.
-If that place is far from both ends, the row is put last, and the list is sorted when it is next walked.
+If its place is far from both ends, the row is appended, and the list is sorted when it is next walked.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LINKS_WIDTH = 3
 UNORDERED = np.int64(-2)
 """The BEFORE of the first row of a list that is not in order of arrival."""
 LOOKS_MAX = 16
-"""The most rows checked, from the last one on, to find where a row arrived."""
+"""The most rows checked, from the last one backwards, to find the place of a row by arrival."""
 FOLLOWED, MOVES = 0, 1
 """Entries of `Lists.counts`: the moves followed, and all moves."""
 COUNTS_WIDTH = 2
@@ -48,7 +48,7 @@ COUNTS_WIDTH = 2
 
 class Lists(NamedTuple):
     """Lists of rows. `lanes`, `valid`, `order` and `moved` are those of the pages, `links` has a row per slot of them.
-    `conditions`: places of fields."""
+    `conditions`: the columns of the condition's fields."""
 
     by_condition: Index
     links: Int64s
@@ -77,7 +77,7 @@ def first_of(lists: Lists, lanes: Int64s, valid: Bools, row: Whole, columns: Int
 
 @kernel
 def can_enlist(lists: Lists, slot: Whole) -> bool:
-    """Whether there is room for the list that a row may begin."""
+    """Whether the index has room for the list that a row may begin."""
     if not has_all(lists.valid, slot, lists.conditions):
         return True
     return has_room(lists.by_condition, key_hash(lists.lanes, slot, lists.conditions))
@@ -106,8 +106,8 @@ def enlist(lists: Lists, slot: Whole) -> None:
 
 @kernel
 def place_to_admit(lists: Lists, first: Whole, slot: Whole) -> Whole:
-    """Returns the row behind which one belongs in a list, NONE for its beginning. If that is too far, marks the list as unordered
-    and returns its last row."""
+    """Returns the row of the list of `first` after which `slot` belongs by arrival; NONE if it belongs first. If the list is
+    unordered, or more than LOOKS_MAX rows would be checked, returns its last row and marks the list as unordered."""
     links, order, last = lists.links, lists.order, np.int64(lists.links[first, NEWEST])
     if links[first, BEFORE] == UNORDERED or order[last] < order[slot]:
         return last
@@ -235,7 +235,7 @@ def delist(lists: Lists, slot: Whole) -> None:
 
 @kernel
 def replace_in_list(lists: Lists, slot: Whole, old: Whole) -> None:
-    """Puts a row in the place of another one of the same list."""
+    """Puts `slot` in the place of `old`, a row of the same list."""
     if not has_all(lists.valid, slot, lists.conditions):
         return
     links = lists.links
@@ -256,7 +256,7 @@ def replace_in_list(lists: Lists, slot: Whole, old: Whole) -> None:
 
 @kernel
 def follow_moves(lists: Lists, made: Whole) -> None:
-    """Replaces rows by the slots to which they were moved before output number `made`."""
+    """Replaces the slots of moved rows by their new slots in the lists, for the moves that happened before output number `made`."""
     counts = lists.counts
     while counts[FOLLOWED] < counts[MOVES] and lists.moved[counts[FOLLOWED], MADE_BEFORE] <= made:
         at = counts[FOLLOWED]
@@ -266,7 +266,8 @@ def follow_moves(lists: Lists, made: Whole) -> None:
 
 @kernel
 def follow(lists: Lists, opcode: UInt8s, row: Int64s, i: Whole) -> bool:
-    """Applies the event at output number `i` to the lists; `row` has the slots of the outputs. Returns False if it lacks room."""
+    """Applies the event at output number `i` to the lists; `row` has the slots of the outputs. Returns False, with the event not
+    applied, if the index has no room."""
     follow_moves(lists, i)
     slot = row[i]
     if opcode[i] == DELETE:
@@ -287,7 +288,8 @@ def follow(lists: Lists, opcode: UInt8s, row: Int64s, i: Whole) -> bool:
 
 @kernel
 def follow_all(lists: Lists, opcode: UInt8s, row: Int64s, begin: Whole) -> Whole:
-    """Applies all events from number `begin` on. Returns the number reached: the end, or that without room."""
+    """Applies all events from output number `begin` on. Returns the end, or the number of the first output for which the index has
+    no room."""
     at = begin
     while at < len(row) and follow(lists, opcode, row, at):
         at += 2 if opcode[at] == UPDATE_BLOCK else 1
@@ -303,7 +305,8 @@ def find_lists(lists: Lists, lanes: Int64s, columns: Int64s, first: Int64s) -> N
 
 @kernel
 def fill_lists(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
-    """Appends rows, in order of arrival, from number `begin` on. Returns the number reached: the end, or that without room."""
+    """Appends the rows of `slots`, which are in order of arrival, from index `begin` on. Returns the end, or the index of the first
+    row for which the lists lack room."""
     at = begin
     while at < len(slots) and can_enlist(lists, slots[at]):
         enlist(lists, slots[at])
@@ -313,7 +316,8 @@ def fill_lists(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
 
 @kernel
 def admit_all(lists: Lists, slots: Int64s, begin: Whole) -> Whole:
-    """Inserts rows from number `begin` on in order of arrival. Returns the number reached: the end, or that without room."""
+    """Inserts the rows of `slots` from index `begin` on into their lists, in order of arrival. Returns the end, or the index of the
+    first row for which the lists lack room."""
     at = begin
     while at < len(slots) and can_enlist(lists, slots[at]):
         admit(lists, slots[at])

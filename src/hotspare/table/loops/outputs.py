@@ -14,7 +14,7 @@ from hotspare.table.loops.hashing import mix, rotate
 UInt64s = npt.NDArray[np.uint64]
 
 BLOCK = 1024
-"""The rows that are split into columns together, so that they are read from the nearest cache."""
+"""The count of rows that are split into columns together, so that they fit in the nearest cache."""
 OFFSET, INDEX, ROW = 0, 1, 2
 NEWEST_WIDTH = 3
 _FOLD = np.uint64(0x9E3779B97F4A7C15)
@@ -29,8 +29,8 @@ def fold(h: np.uint64, value: np.uint64) -> np.uint64:
 
 @kernel
 def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, out: Int64s) -> int:
-    """Writes those of the rows `ticks` that are heartbeats: the first in each interval, counted from 1970, so that they do not
-    drift however far apart ticks are. `last`: the time of the previous heartbeat. Returns the count written."""
+    """Writes to `out` those of the rows `ticks` that are heartbeats: the first tick in each interval, counted from 1970, so that
+    heartbeats do not drift however far apart ticks are. `last`: the time of the previous heartbeat. Returns the count written."""
     count = 0
     for i in range(len(ticks)):
         if time_us[ticks[i]] // interval > last // interval:
@@ -97,7 +97,7 @@ def split_lanes(lanes: Int64s, out_lanes: Int64s) -> None:
 
 @kernel
 def causes_of(rank: Int64s, positions: Positions, out: Positions) -> None:
-    """Writes the input positions of the rows with these ranks."""
+    """Writes the input position of each rank to `out`."""
     for i in range(np.uint64(len(rank))):
         at = np.uint64(rank[i])
         out.topics[i] = positions.topics[at]
@@ -121,8 +121,8 @@ def number_outputs(
     ordinals: Int32s,
     digests: UInt64s,
 ) -> None:
-    """Writes the ordinal of each output among those of its position, and the digest of the stream up to it, from `ordinal` and
-    `digest` on."""
+    """Writes the ordinal of each output among the outputs of its input position, and the digest of the stream up to and including
+    it. `ordinal`: that of the first output; `digest`: that of the stream before."""
     for i in range(len(rank)):
         at = np.uint64(rank[i])
         if i > 0:
@@ -176,7 +176,8 @@ def write_outputs(
     to: OutputColumns,
     at: Whole,
 ) -> None:
-    """Numbers outputs as `number_outputs`, and writes them to columns from row `at` on; `sequence` is that of the first."""
+    """Numbers outputs as `number_outputs`, and writes them to columns from row `at` on; `sequence` is the number of the first
+    output in its stream."""
     end = at + len(rank)
     ordinals, digests = to.ints[3, at:end], to.digests[at:end]
     number_outputs(rank, opcode, flags, lanes, valid, coded, hashes, positions, digest, ordinal, ordinals, digests)

@@ -5,8 +5,8 @@ Pages are numbered in the order in which they are begun. The page number and the
 how the input was cut into batches, nor on where a page is in memory. So full pages change only by removed rows, and a snapshot
 costs what arrived since the previous one.
 
-Removed rows leave gaps. When there are too many, pages with many gaps are cleared, older ones first: their rows are written again,
-as the newest. That happens between two events, one page at a time.
+Removed rows leave gaps. When there are too many gaps, pages with many of them are compacted, older pages first: their rows are
+written again, after the newest row. That happens between two events, one page at a time.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ OLD_SLOT, NEW_SLOT, MADE_BEFORE = 0, 1, 2
 """Columns of `Rows.moved`."""
 MOVED_WIDTH = 3
 LOOKS_MAX, CLEARED_MAX = 64, 1
-"""The most pages that are checked, and cleared, at a time. More would delay the next event."""
+"""The most pages that are checked, and compacted, at a time. More would delay the next event."""
 TIMES_A_PAGE = 4
 """How often gaps are checked while events fill a page."""
 _ONE = np.uint64(1)
@@ -63,11 +63,11 @@ _LOW = np.uint64(63)
 class Rows(NamedTuple):
     """The arrays of a relation.
 
-    By slot: `lanes`, `valid`, `order` (arrival number), `time` (from which retention counts; empty if it does not go by time),
+    By slot: `lanes`, `valid`, `order` (arrival number), `time` (from which retention counts; empty if retention is not by time),
     `links` (empty without a list), a bit of `alive`, `heap[slot, HEAP_PLACE]`. By page: `pages`. By place: `heap[place,
-    HEAP_SLOT]`. `waiting`: slots that wait for their place in the list, NONE if one does no more. `free` is a stack of pages,
-    `emptied` a list of pages, `moved` one of (old slot, new slot, outputs made before), empty if not recorded. `conditions`: fields
-    by which rows are also found; a row in which they change arrives again.
+    HEAP_SLOT]`. `waiting`: slots that wait for their place in the list, NONE for an entry that no longer waits. `free` is a stack
+    of pages, `emptied` a list of pages, `moved` a list of (old slot, new slot, outputs made before), empty if moves are not
+    recorded. `conditions`: fields by which rows are also found; an update that changes them makes the row the newest.
     """
 
     by_key: Index
@@ -96,7 +96,7 @@ def is_alive(rows: Rows, slot: Whole) -> bool:
 
 @kernel
 def drop_page(rows: Rows, page: Whole) -> None:
-    """Takes a page without rows out of use; it is free when the outputs of this batch are consumed."""
+    """Removes a page without rows from the pages in use. It is free after the outputs of this batch are consumed."""
     state, pages = rows.state, rows.pages
     before, after = pages[page, PAGE_BEFORE], pages[page, PAGE_AFTER]
     if before < 0:
@@ -180,7 +180,7 @@ def too_many_gaps(state: Int64s) -> bool:
 
 @kernel
 def move_row(rows: Rows, old: Whole) -> None:
-    """Writes a row again. Only its slot changes."""
+    """Moves a row from slot `old` to the next free slot; its values, order and places in list and heap stay the same."""
     new = take_slot(rows)
     to, source = np.uint64(new), np.uint64(old)
     for j in range(rows.lanes.shape[1]):
@@ -210,13 +210,13 @@ def move_row(rows: Rows, old: Whole) -> None:
 
 @kernel
 def is_sparse(rows: Rows, page: Whole) -> bool:
-    """Whether a page is to be cleared when it is checked."""
+    """Whether a page is compacted when it is checked: it is full, and holds at most the average count of rows."""
     return bool(page != rows.state[OPEN] and rows.pages[page, PAGE_LIVE] * rows.state[PAGES] <= rows.state[LIVE])
 
 
 @kernel
 def clear_pages(rows: Rows) -> None:
-    """Clears pages that hold at most the average of rows, CLEARED_MAX at a time."""
+    """Compacts pages that hold at most the average count of rows, CLEARED_MAX at a time: moves their rows after the newest one."""
     state, pages = rows.state, rows.pages
     looks, cleared = 0, 0
     while looks < LOOKS_MAX and cleared < CLEARED_MAX and too_many_gaps(state):
@@ -233,13 +233,13 @@ def clear_pages(rows: Rows) -> None:
 
 @kernel
 def pages_needed(state: Int64s) -> Whole:
-    """Returns how many pages any event may need: one for a row, and those for rows of pages that are cleared."""
+    """Returns the most pages that one event may need: for its own row, and for the rows of pages that are compacted."""
     return np.int64(min(state[PAGES], CLEARED_MAX) + 2)
 
 
 @kernel
 def is_ready(rows: Rows) -> bool:
-    """Whether there is room for what one event may need."""
+    """Whether pages and `moved` have room for the most that one event may need."""
     state = rows.state
     enough = state[FREE] + len(rows.pages) - state[HIGH] >= pages_needed(state)
     return bool(enough and (len(rows.moved) == 0 or state[MOVED] + CLEARED_MAX * state[PAGE_SLOTS] <= len(rows.moved)))
@@ -247,15 +247,15 @@ def is_ready(rows: Rows) -> bool:
 
 @kernel
 def slots_before_gap_check(state: Int64s) -> Whole:
-    """Returns the slots left before gaps are checked again: 0 if the next event does it."""
+    """Returns the slots left before gaps are checked again: 0 if they are checked before the next event."""
     share = max(state[PAGE_SLOTS] // TIMES_A_PAGE, 1)
     return np.int64((1 - state[FILL]) % share)
 
 
 @kernel
 def tidy(rows: Rows, made: Whole) -> None:
-    """Checks gaps, a few times in each page. Called exactly once before each event, because its effects are state. `made`: the
-    count of outputs so far."""
+    """Compacts pages if there are too many gaps, which is checked TIMES_A_PAGE times per page. Called exactly once before each
+    event, because its effects are state. `made`: the count of outputs so far."""
     if slots_before_gap_check(rows.state) == 0 and too_many_gaps(rows.state):
         told = rows.state[MOVED]
         clear_pages(rows)

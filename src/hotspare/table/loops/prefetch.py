@@ -11,8 +11,8 @@ from hotspare.table.loops.index import Index, first_place, key_hash, likely_plac
 def find_evicted_slots(
     index: Index, lanes: Int64s, columns: Int64s, page_slots: Whole, is_page_evicted: UInt8s, found: Int64s
 ) -> Whole:
-    """Writes slots of evicted pages (`is_page_evicted` is 1) to `found`: per row the first whose hash of `columns` agrees by half.
-    Returns their count. `found` has room for one per row."""
+    """Writes slots of evicted pages (`is_page_evicted` is 1) to `found`: for each row of `lanes`, the first indexed slot whose hash
+    of `columns` has the same half. Returns their count. `found` has room for one per row."""
     count = 0
     for i in range(len(lanes)):
         h = key_hash(lanes, i, columns)

@@ -31,18 +31,18 @@ from hotspare.table.loops.relation import (
 from hotspare.table.loops.slots import FIRST, LAST, NONE, UNSET
 
 POSITION, COUNT, ROW, RANK = 0, 1, 2, 3
-"""Columns of runs: position of the rows; count; the first input row that they answer, or -1 if retention removes them, and then the
-rank that causes it."""
+"""Columns of runs: the position of the first row; the count of rows; the first input row that causes them, or -1 if retention
+removes the rows; in that case, the rank that causes the removal."""
 RUN_WIDTH = 4
 RUNS, MADE, TAKEN, BEAT, ROOM, LEAVING, CAUSE, REFUSED = 0, 1, 2, 3, 4, 5, 6, 7
-"""Entries of counts: runs, outputs in them, input rows applied, heartbeats applied; the most outputs to make; how many of the
-oldest rows are still to be removed, and the rank that causes it; input rows refused."""
+"""Entries of counts: runs, outputs in them, input rows applied, heartbeats applied; the most outputs; the count of the oldest rows
+still to be removed, and the rank that causes the removal; input rows refused."""
 COUNTS_WIDTH = 8
 _NO_RANK = np.int64(2**63 - 1)
 
 
 class Ring(NamedTuple):
-    """A ring of rows: `lanes` and `valid` row after row, `width` of each; `times` is empty if retention does not go by time.
+    """A ring of rows: `lanes` and `valid` row after row, `width` of each; `times` is empty if retention is not by time.
 
     `state` has the entries of `table.loops.slots`: FIRST is the position of the oldest row, LAST one past that of the newest.
     """
@@ -105,7 +105,8 @@ def is_key_in(ring: Ring, slot: Whole, given: QueueArrays, row: Whole) -> bool:
 
 @kernel
 def inserts_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole, most: Whole) -> Whole:
-    """Returns how many input rows from `row` on, with ranks up to `rank_max`, are inserts with keys; at most `most`."""
+    """Returns the count of consecutive input rows from `row` on, at most `most`, that have ranks up to `rank_max` and are inserts
+    without null keys."""
     at, end = row, min(np.int64(len(given.rank)), row + most)
     while at < end and given.rank[at] <= rank_max and given.opcode[at] == INSERT and keys_valid(ring, given, at):
         at += 1
@@ -114,7 +115,8 @@ def inserts_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole, mo
 
 @kernel
 def deletes_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole) -> Whole:
-    """Returns how many input rows from `row` on, with ranks up to `rank_max`, delete the oldest rows one after the other."""
+    """Returns the count of consecutive input rows from `row` on that have ranks up to `rank_max` and delete the oldest rows one
+    after the other."""
     at, left = row, ring.state[LAST] - ring.state[FIRST]
     slot = ring.state[FIRST] % ring.capacity
     while at < len(given.rank) and given.rank[at] <= rank_max and DELETE <= given.opcode[at] <= SAFE_DELETE:
@@ -128,7 +130,7 @@ def deletes_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole) ->
 
 @kernel
 def append(ring: Ring, given: QueueArrays, row: Whole, count: Whole) -> None:
-    """Appends `count` input rows."""
+    """Appends `count` input rows from `row` on to the ring, which must have room."""
     slot = ring.state[LAST] % ring.capacity
     first = min(count, ring.capacity - slot)
     width = ring.width
@@ -155,7 +157,7 @@ def append_run(runs: Int64s, counts: Int64s, position: Whole, count: Whole, row:
 
 @kernel
 def count_older(ring: Ring, edge: Whole, limit: Whole) -> Whole:
-    """Returns how many rows are `limit` or more before `edge`, from the oldest on."""
+    """Returns the count of consecutive rows, from the oldest on, whose times are `limit` or more before `edge`."""
     count, live = np.int64(0), ring.state[LAST] - ring.state[FIRST]
     slot = ring.state[FIRST] % ring.capacity
     while count < live and edge - ring.times[slot] >= limit:
@@ -166,7 +168,7 @@ def count_older(ring: Ring, edge: Whole, limit: Whole) -> Whole:
 
 @kernel
 def count_expired(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
-    """Returns how many of the oldest rows retention ends, after a row arrived (`came` is 1) or at a heartbeat at the time `now`."""
+    """Returns the count of the oldest rows that expire after a row arrived (`came` is 1) or at a heartbeat at the time `now`."""
     live = np.int64(ring.state[LAST] - ring.state[FIRST])
     if policy.kind == KEEP:
         return np.int64(0)
@@ -186,7 +188,7 @@ def count_expired(ring: Ring, policy: Policy, now: Whole, came: Whole) -> Whole:
 
 @kernel
 def count_evicted_for_insert(ring: Ring, policy: Policy) -> Whole:
-    """Returns how many of the oldest rows retention by count ends for a row that is about to arrive."""
+    """Returns the count of the oldest rows that retention by count evicts before a row that is about to arrive."""
     live = np.int64(ring.state[LAST] - ring.state[FIRST])
     if live < policy.limit:
         return np.int64(0)
@@ -195,7 +197,7 @@ def count_evicted_for_insert(ring: Ring, policy: Policy) -> Whole:
 
 @kernel
 def evict_pending(ring: Ring, runs: Int64s, counts: Int64s) -> None:
-    """Continues the current removal, as far as there is room."""
+    """Continues the current removal of the oldest rows, as far as outputs have room."""
     count = min(counts[LEAVING], counts[ROOM] - counts[MADE])
     if count > 0:
         append_run(runs, counts, ring.state[FIRST], count, -1, counts[CAUSE])
@@ -206,7 +208,7 @@ def evict_pending(ring: Ring, runs: Int64s, counts: Int64s) -> None:
 @kernel
 def is_ignored_row(ring: Ring, policy: Policy, given: QueueArrays, row: Whole, refused: Int64s, counts: Int64s) -> bool:
     """Whether an input row changes nothing: its key is null, or it deletes a row that is known not to be stored (`in_order`).
-    Refuses it if that is an error."""
+    Refuses the row if that is an error."""
     opcode, why = given.opcode[row], NONE
     if opcode != INSERT and not DELETE <= opcode <= SAFE_DELETE:
         return False
@@ -274,7 +276,7 @@ def write_out(
     lanes: Int64s,
     valid: Bools,
 ) -> None:
-    """Writes runs as the arrays of a chunk; `lanes` and `valid` row after row."""
+    """Writes the outputs of `count` runs as the arrays of a chunk; `lanes` and `valid` are flat, row after row."""
     to, width = np.int64(0), ring.width
     for run in range(count):
         size, row = runs[run, COUNT], runs[run, ROW]

@@ -62,8 +62,8 @@ from hotspare.table.loops.slots import (
 )
 
 KEEP, COUNT_SLIDING, COUNT_JUMPING, COUNT_OF_GROUP, TIME_SLIDING, TIME_JUMPING, TIME_LOOKBACK, UNTIL = 0, 1, 2, 3, 4, 5, 6, 7
-"""Kinds of retention; KEEP removes nothing. COUNT_OF_GROUP: `table.loops.groups` does it. UNTIL: each row has a time of its own,
-and another kernel decides what happens then."""
+"""Kinds of retention; KEEP removes nothing. COUNT_OF_GROUP is implemented by `table.loops.groups`. UNTIL: each row has its own
+deadline, and another kernel decides what happens then."""
 
 REFUSED_NULL_KEY, REFUSED_NULL_TIME, REFUSED_KEY_EXISTS, REFUSED_KEY_UNKNOWN, REFUSED_NULL_GROUP = map(np.int64, range(5))
 """The reasons for which a row is refused."""
@@ -82,17 +82,17 @@ DONE, NEEDS_INDEX, NEEDS_ROOM, IS_FULL = (np.int64(state) for state in (0, 1, 2,
 """Results of `relate`: everything is applied; the index is needed from here on; pages or index have no room for the next event;
 there is no room for more outputs."""
 LEAVE_NONE, LEAVE_ALL, LEAVE_OVER, LEAVE_OLD = (np.int64(which) for which in (0, 1, 2, 3))
-"""Which rows retention ends: none; all except the one that arrived; those over the limit; those as old as the limit."""
+"""The rows that expire: none; all except the row that arrived; the rows over the limit; the rows as old as the limit."""
 
 
 class Policy(NamedTuple):
     """Retention, and what is known of the input.
 
     `unit` is the step of boundaries; `by_event` is 1 if time comes from a field, 0 for system time. `new_keys` is 1 if an insert
-    never brings a stored key, because the input is itself a keyed relation. Then no index is needed as long as rows are removed in
+    never has a stored key, because the input is itself a keyed relation. Then no index is needed as long as rows are removed in
     order of arrival, always the first of the list. `in_order` is 1 if that is certain to hold: a delete is of the first row of the
     list, or of none that is stored. `evicts_first` is 1 if the rows that an event evicts are emitted before the row that arrived; 0
-    if retention goes by system time, which evicts at heartbeats alone.
+    if retention is by system time, which evicts at heartbeats alone.
     """
 
     kind: int
@@ -120,13 +120,14 @@ class InputArrays(NamedTuple):
 class OutputArrays(NamedTuple):
     """The results, as far as `counts` says: MADE outputs, REFUSED rows; ROW and BEAT are where to continue.
 
-    ROOM: after this many outputs nothing more is begun. LEAVING, a LEAVE_ number, EDGE and CAME as `due_expiry` has them, and the
-    rank CAUSE: the current removal, which continues first. ASIDE outputs of the row CAME wait for its end: its opcode, flags and
-    source, and the slot of its old version, which is freed when it is emitted.
+    ROOM: after this many outputs nothing more is begun. LEAVING (a LEAVE_ number), EDGE, CAME (see `due_expiry`) and the rank CAUSE
+    describe the current removal, which continues first. ASIDE: the count of outputs of the row CAME that wait for the end of the
+    removal. The other ASIDE_ entries are their opcode, flags and source, and the slot of the row's old version, which is freed when
+    that is emitted.
 
-    made     int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (of the values), SOURCE (the input row that made it, or NONE);
-                          two more than ROOM: an update has two, and may fill a group
-    refused  int64[., 2]  input row, REFUSED_ number
+    output_records  int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (of the values), SOURCE (the input row that made it, or NONE);
+                                 two more than ROOM: an update has two, and may fill a group
+    refused         int64[., 2]  input row, REFUSED_ number
     """
 
     output_records: Int64s
@@ -161,14 +162,15 @@ def is_linked(policy: Policy) -> bool:
 
 @kernel
 def is_set_aside(policy: Policy) -> bool:
-    """Whether the outputs of an arrived row wait for those of the rows that it evicts. Of a group at most one row is evicted, and
-    its kernel reorders the outputs."""
+    """Whether the outputs of an arrived row wait for the deletes of the rows that it evicts. A group evicts at most one row, and
+    the kernel of groups reorders the outputs."""
     return policy.evicts_first == 1 and policy.kind != COUNT_OF_GROUP
 
 
 @kernel
 def set_aside(out: OutputArrays, first: Whole) -> None:
-    """Takes back the outputs of the row that arrived, from number `first` on: an insert, or the two of an update."""
+    """Withdraws the outputs of the row that arrived, from number `first` on (an insert, or the two of an update), until
+    `put_back`."""
     counts = out.counts
     counts[ASIDE] = counts[MADE] - first
     counts[ASIDE_OPCODE], counts[ASIDE_FLAGS] = out.output_records[first, OPCODE], out.output_records[first, FLAGS]
@@ -194,7 +196,7 @@ def put_back(rows: Rows, out: OutputArrays) -> None:
 
 @kernel
 def depart(rows: Rows, policy: Policy, slot: Whole) -> None:
-    """Takes a slot out of list and heap."""
+    """Removes a slot from list and heap."""
     if rows.state[EITHER] == 1:
         dequeue(rows.links, rows.waiting, rows.heap, rows.time, rows.order, rows.state, slot)
         return
@@ -206,7 +208,8 @@ def depart(rows: Rows, policy: Policy, slot: Whole) -> None:
 
 @kernel
 def give_up(rows: Rows, policy: Policy, slot: Whole, place: np.uint64) -> None:
-    """Takes a stored row out of all structures; its values stay until the next batch. `place`: that of its entry in the index."""
+    """Removes a stored row from all structures; its values stay until the next batch. `place`: the place of its entry in the
+    index."""
     if rows.state[INDEXED] == 1:
         drop(rows.by_key, place)
     depart(rows, policy, slot)
@@ -226,7 +229,7 @@ def write_row(rows: Rows, slot: Whole, chunk: InputArrays, i: Whole) -> None:
 
 @kernel
 def whole_flags(flags: Whole) -> Whole:
-    """Returns the flags of an output whose row is whole: without PARTIAL, NORMAL if none is left."""
+    """Returns the flags of an output whose row is whole: `flags` without PARTIAL, or NORMAL if no flag remains."""
     flags = np.int64(flags & NOT_PARTIAL)
     return flags if flags != 0 else NORMAL
 
@@ -242,7 +245,7 @@ def fill_nulls(rows: Rows, new: Whole, old: Whole) -> None:
 
 @kernel
 def arrive(rows: Rows, policy: Policy, slot: Whole) -> None:
-    """Puts a slot last in the order of arrival; if rows are in list or heap, in one of them."""
+    """Makes a slot the last in the order of arrival, and adds it to the list; if rows are in list or heap, to one of the two."""
     rows.order[np.uint64(slot)] = rows.state[ARRIVALS]
     rows.state[ARRIVALS] += 1
     if rows.state[EITHER] == 1:
@@ -261,7 +264,8 @@ def insert_row(rows: Rows, policy: Policy, slot: Whole) -> None:
 
 @kernel
 def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
-    """Replaces an old version in its place; or puts the new one last, if retention goes by time or the conditions changed."""
+    """Replaces an old version in its place; or makes the new one the last, if retention is by time or the fields of the condition
+    changed."""
     if rows.state[EITHER] == 1:
         depart(rows, policy, old)
         arrive(rows, policy, new)
@@ -281,7 +285,7 @@ def replace_row(rows: Rows, policy: Policy, new: Whole, old: Whole) -> None:
 
 @kernel
 def refusal_code(rows: Rows, policy: Policy, chunk: InputArrays, i: Whole, slot: Whole) -> Whole:
-    """Returns a REFUSED_ number, or NONE if the event is valid; `slot` holds its key, NONE if no row does."""
+    """Returns the REFUSED_ number of an event, or NONE if it is valid. `slot`: the row with its key, NONE if no row has it."""
     opcode = chunk.opcode[i]
     if DELETE <= opcode <= SAFE_DELETE:
         return REFUSED_KEY_UNKNOWN if slot < 0 and opcode == DELETE and policy.kind == KEEP else NONE
@@ -348,7 +352,8 @@ def resolve_row(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArray
 
 @kernel
 def boundary_passed(state: Int64s, policy: Policy, now: Whole) -> Whole:
-    """Returns the last boundary of a jumping window that time passes by reaching `now`; UNSET if it passes none."""
+    """Returns the last boundary of a jumping window that time passes by reaching `now`, UNSET if it passes none; sets the next
+    boundary in `state`."""
     if state[BOUNDARY] == UNSET:
         start = now if policy.kind == TIME_JUMPING else now - now % policy.unit
         state[BOUNDARY] = start + policy.unit
@@ -385,7 +390,7 @@ def due_expiry(rows: Rows, policy: Policy, now: Whole, came: Whole) -> tuple[Who
 
 @kernel
 def evict_row(rows: Rows, out: OutputArrays, policy: Policy, slot: Whole, rank: Whole) -> None:
-    """Removes a row by retention."""
+    """Removes an expired row, and emits its delete with the flag RETENTION."""
     place = EMPTY
     if rows.state[INDEXED] == 1:
         place = place_of(rows.by_key, key_hash(rows.lanes, slot, rows.keys), slot)
@@ -395,8 +400,8 @@ def evict_row(rows: Rows, out: OutputArrays, policy: Policy, slot: Whole, rank: 
 
 @kernel
 def retain(rows: Rows, out: OutputArrays, policy: Policy) -> bool:
-    """Continues the current removal, oldest first: in order of arrival, or of (event time, arrival). Returns False if it needs more
-    room, or if the next row is not known yet."""
+    """Continues the current removal, oldest first: in order of arrival, or of (event time, arrival). Returns False if the outputs
+    have no more room, or if the next row to expire is not known yet."""
     which, edge, came = out.counts[LEAVING], out.counts[EDGE], out.counts[CAME]
     slot = first_to_expire(rows.heap, rows.time, rows.order, rows.state)
     while which != LEAVE_NONE and rows.state[LIVE] > 0:
@@ -445,7 +450,8 @@ def missing_resource(rows: Rows, chunk: InputArrays, i: Whole, h: np.uint64) -> 
 
 @kernel
 def rows_of_event(chunk: InputArrays, i: Whole, keys: Int64s) -> Whole:
-    """Returns 2 for an update block: its second row has old values, stored here already, unless under another key. Else 1."""
+    """Returns 2 for an update block: its second row has the old values, which are stored here already. Returns 1 for other events,
+    and for an update block whose rows have different keys."""
     if chunk.opcode[i] == UPDATE_BLOCK and agree_in_condition(chunk.lanes, chunk.valid, i, i + 1, keys):
         return np.int64(2)
     return np.int64(1)
@@ -455,8 +461,8 @@ def rows_of_event(chunk: InputArrays, i: Whole, keys: Int64s) -> Whole:
 def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) -> Whole:
     """Applies a chunk and the heartbeats of its batch, in order of rank.
 
-    Returns DONE, or why it stopped: call it again with what it needs, or after the outputs are consumed. Also IS_FULL if the next
-    row to expire is not known (`table.loops.unlinked`).
+    Returns DONE, or NEEDS_INDEX, NEEDS_ROOM or IS_FULL: the caller builds the index, makes room or consumes the outputs, and calls
+    again. IS_FULL also means that the next row to expire is not known (`table.loops.unlinked`).
     """
     beat, i = np.int64(out.counts[BEAT]), np.int64(out.counts[ROW])
     came: Whole = NONE
@@ -491,7 +497,8 @@ def relate(rows: Rows, out: OutputArrays, policy: Policy, chunk: InputArrays) ->
 
 @kernel
 def fill_index(rows: Rows, begin: Whole, end: Whole) -> Whole:
-    """Enters the rows of slots from `begin` to before `end`. Returns the slot reached: `end`, or that without room in the index."""
+    """Enters the rows of slots from `begin` to before `end` into the index. Returns `end`, or the first slot for which the index
+    has no room."""
     for slot in range(begin, end):
         if is_alive(rows, slot):
             h = key_hash(rows.lanes, slot, rows.keys)
@@ -503,7 +510,7 @@ def fill_index(rows: Rows, begin: Whole, end: Whole) -> Whole:
 
 @kernel
 def write_arrived(made: Int64s, rows: Int64s, slots: Int64s) -> Whole:
-    """Writes input rows and slots of the inserted or changed rows, in order. Returns their count."""
+    """Writes the input rows and slots of the inserted or changed rows to `rows` and `slots`, in order. Returns their count."""
     count = np.uint64(0)
     for i in range(len(made)):
         if made[i, SOURCE] >= 0:
@@ -515,7 +522,8 @@ def write_arrived(made: Int64s, rows: Int64s, slots: Int64s) -> Whole:
 
 @kernel
 def repeat_moves(rows: Rows) -> None:
-    """Copies values that were written after rows were moved to the new slots."""
+    """Copies the values of moved rows to their new slots again, because the caller may have written the old slots after the
+    move."""
     for i in range(rows.state[MOVED]):
         old, new = np.uint64(rows.moved[i, OLD_SLOT]), np.uint64(rows.moved[i, NEW_SLOT])
         for j in range(rows.lanes.shape[1]):
@@ -527,7 +535,7 @@ def repeat_moves(rows: Rows) -> None:
 def gather_outputs(
     rows: Rows, made: Int64s, rank: Int64s, opcode: UInt8s, flags: UInt8s, out_lanes: Int64s, out_valid: Bools
 ) -> None:
-    """Writes outputs as the arrays of a chunk."""
+    """Writes the outputs `made` as the arrays of a chunk."""
     for i in range(len(made)):
         rank[i] = made[i, RANK]
         opcode[i] = made[i, OPCODE]

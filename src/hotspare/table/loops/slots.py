@@ -1,12 +1,12 @@
 """The structures that order the rows of a relation (see `table.loops.relation`): list and heap.
 
 list   doubly linked, in order of arrival, only with retention or `Policy.new_keys`
-heap   by (event time, arrival), only if retention goes by event time
+heap   by (event time, arrival), only if retention is by event time
 
-Or each row is in one of both, by (deadline, arrival): in the list as long as deadlines rise with arrival, else in the heap. Rows
+Or each row is in one of the two, by (deadline, arrival): in the list as long as deadlines rise with arrival, else in the heap. Rows
 without a deadline are in neither. Event time is such a deadline: if rows arrive in its order, no heap costs anything.
 
-After a restore, rows may wait for their place in the list (`table.loops.unlinked`), which then has a seam: they go behind it.
+After a restore, rows may wait for their place in the list (`table.loops.unlinked`), which then has a seam: they are linked there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIVE, FIRST, LAST, ARRIVALS, HEAPED, NEWEST, BOUNDARY, INDEXED = 0, 1, 2, 3, 4, 
 of a jumping window; 1 if the index holds the rows, 0 while it is not needed."""
 OPEN, FILL, NUMBER, PAGES, HAND, OLDEST, YOUNGEST, FREE, HIGH, EMPTIED, MOVED = 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18
 """Entries about pages: the one being filled, NONE before the first; its allocated slots; the number of the next one; pages in use;
-the page that is checked next for clearing, NONE for the oldest; ends of the list by number; free pages on the stack; pages ever
+the page that is checked next for compaction, NONE for the oldest; ends of the list by number; free pages on the stack; pages ever
 used; emptied pages not free yet; moved rows not reported yet."""
 PAGE_SLOTS, SPARE, EITHER, SEAM, UNLINKED = 19, 20, 21, 22, 23
 """Slots of a page; spare slots that a small relation may have; 1 if rows are in list or heap, 0 if in both; the last row before the
@@ -37,8 +37,8 @@ UNSET = np.int64(-(2**63))
 """The value of NEWEST and BOUNDARY before there is any."""
 
 IN_HEAP, IN_NEITHER, IN_RUN = np.int64(-2), np.int64(-3), np.int64(-4)
-"""Values of PREV for a row that is not in the list; the first two if rows are in list or heap. IN_RUN: the row waits for its place,
-and NEXT is its place in `Rows.waiting`."""
+"""Values of PREV for a row that is not in the list; IN_HEAP and IN_NEITHER occur only if rows are in list or heap. IN_RUN: the row
+waits for its place, and NEXT is its place in `Rows.waiting`."""
 NEVER = np.int64(2**62)
 """The deadline of a row without one."""
 
@@ -173,7 +173,7 @@ def dequeue(links: Int64s, waiting: Int64s, heap: Int64s, time: Int64s, order: I
 
 @kernel
 def first_due(heap: Int64s, time: Int64s, order: Int64s, state: Int64s) -> Whole:
-    """Returns the slot with the first deadline; NONE if no row has one."""
+    """Returns the slot of the row with the first deadline; NONE if no row has a deadline."""
     listed = np.int64(state[FIRST])
     if state[HEAPED] == 0:
         return listed

@@ -1,4 +1,4 @@
-"""Loops that find strings that nothing holds any more, and free what they take (`TextCollector` of `table.strings`)."""
+"""Loops that find strings that nothing holds any more, and free their codes and bytes (`TextCollector` of `table.strings`)."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from hotspare.table.loops.slots import FILL as SLOTS_FILLED
 from hotspare.table.loops.slots import OLDEST, OPEN, PAGE_SLOTS, YOUNGEST
 
 SEGMENT_LOOKS, FREED_LOOKS, MOVED_LOOKS, BYTES_A_LOOK = 256, 4, 8, 16
-"""Costs in looks at a code: of going through a segment of the index; of freeing a code, in addition; of moving a string, in
-addition, with one more for each BYTES_A_LOOK bytes."""
+"""Costs in looks; checking a code costs one. A segment of the index costs SEGMENT_LOOKS. Freeing a code costs FREED_LOOKS more;
+moving a string costs MOVED_LOOKS more, and one look for each BYTES_A_LOOK bytes."""
 MOVED_CODE, MOVED_TO = 0, 1
 """Columns of `moved`."""
 
@@ -38,7 +38,7 @@ MOVED_CODE, MOVED_TO = 0, 1
 @kernel
 def mark_rows(rows: Rows, columns: Int64s, since: Whole, count: Whole, marks: UInt8s, round_: Whole) -> Whole:
     """Marks the codes of rows in pages, in the order in which they were written: of about `count` slots from position `since` on
-    (page number times slots per page, plus slot). Returns the position after the last one looked at."""
+    (page number times slots per page, plus slot). Returns the position after the last slot checked."""
     state, pages, page_slots = rows.state, rows.pages, rows.state[PAGE_SLOTS]
     page, at, left = np.int64(state[OLDEST]), np.int64(since), np.int64(count)
     if state[YOUNGEST] >= 0 and pages[state[YOUNGEST], PAGE_NUMBER] <= at // page_slots:
@@ -70,8 +70,8 @@ def mark_ring(ring: Ring, columns: Int64s, begin: Whole, end: Whole, marks: UInt
 
 @kernel
 def purge(texts: InternedTexts, first: Whole, segments: Whole) -> Whole:
-    """Takes strings that were not held in this round out of `segments` segments of the index, from number `first` on, and finally
-    out of `stuck`. Returns the next segment, or -1 if done."""
+    """Removes strings that were not held in this round from `segments` segments of the index, from number `first` on, and after the
+    last segment from `stuck`. Returns the next segment, or -1 if none is left."""
     index, round_ = texts.by_text, texts.state[ROUND]
     for segment in range(first, min(first + segments, index.sizes[SEGMENTS])):
         base, count = segment * SEGMENT, 0
@@ -96,8 +96,8 @@ def purge(texts: InternedTexts, first: Whole, segments: Whole) -> Whole:
 
 @kernel
 def free_unmarked(texts: InternedTexts, first: Whole, end: Whole, looks: Whole, freed: Int64s) -> Whole:
-    """Frees codes from `first` to before `end` whose string was not held in this round and is not in the index any more. Returns
-    the next one to look at. `freed` has room for one more than `looks` allow."""
+    """Frees codes from `first` to before `end` whose string was not held in this round and is not in the index any more. Writes the
+    freed codes to `freed`, and returns the next code to check. `freed` has room for one more code than `looks` allow."""
     state, code, left = texts.state, first, looks
     while code < end and left > 0:
         mark = texts.marks[code]
@@ -117,14 +117,15 @@ def free_unmarked(texts: InternedTexts, first: Whole, end: Whole, looks: Whole, 
 
 @kernel
 def is_page_flagged(flagged: UInt8s, page: Whole) -> bool:
-    """Whether a page is flagged; those that were added later are not."""
+    """Whether a page is flagged; pages added after `flagged` was computed are not."""
     return bool(page < len(flagged) and flagged[page] != 0)
 
 
 @kernel
 def copy_sparse(texts: InternedTexts, sparse: UInt8s, first: Whole, end: Whole, looks: Whole, moved: Int64s) -> Whole:
-    """Copies strings in sparse pages, of codes from `first` to before `end`, behind the newest ones; lists them and their new
-    places in `moved`. Returns the next code to look at. A string longer than a page stays: moving it costs more than it gives."""
+    """Copies strings in sparse pages, of codes from `first` to before `end`, to the place after the newest string; lists their
+    codes and new places in `moved`. Returns the next code to check. A string longer than a page is not moved, because that costs
+    more than it frees."""
     state, code, left = texts.state, first, looks
     bits = state[PAGE_BITS]
     while code < end and left > 0:
@@ -144,7 +145,8 @@ def copy_sparse(texts: InternedTexts, sparse: UInt8s, first: Whole, end: Whole, 
 
 @kernel
 def redirect_moved(texts: InternedTexts, moved: Int64s) -> None:
-    """Points moved strings to their copies. Another thread that reads a place finds the bytes there, or where they were."""
+    """Points moved strings to their copies. Another thread that reads a place finds the bytes at the new place or at the old
+    one."""
     for i in range(texts.state[MOVED]):
         code = moved[i, MOVED_CODE]
         count_bytes(texts, texts.places[code, BEGIN], texts.places[code, SIZE], -1)

@@ -1,8 +1,8 @@
 """Linking of rows from pages loaded after a restore into the list of rows that expire in order.
 
 The place of a row in the list is known only once all rows before it are loaded. Until then it waits in a run: rows of one page in
-order of expiry, by arrival number, or by (deadline, arrival) if that decides. The first row of all runs goes into the list, at its
-seam: before rows that arrived since the restore, as long as no row of an unloaded page may precede it. A waiting row may change its
+order of expiry, by arrival number, or by (deadline, arrival) if that decides. The first row of all runs is linked at the seam of
+the list, before rows that arrived since the restore, once no row of an unloaded page may precede it. A waiting row may change its
 slot or be removed like any other.
 """
 
@@ -32,14 +32,14 @@ from hotspare.table.loops.slots import (
 )
 
 CURSOR, END, KEY, ORDER = 0, 1, 2, 3
-"""Columns of `Runs.run_by_page`: where the run continues in `Rows.waiting`, and where it ends; the expiry key of its next row, and
-its arrival number."""
+"""Columns of `Runs.run_by_page`: the index in `Rows.waiting` of the run's next row, and the end of the run there; the expiry key
+and the arrival number of the next row."""
 RUN_WIDTH = 4
 
 
 class Runs(NamedTuple):
-    """Runs of waiting rows. `run_by_page`: by the place of their page. `heap`: places of unfinished runs, the one with the first
-    row on top; `size`: their count."""
+    """Runs of waiting rows. `run_by_page`: the state of each run, by the place of its page. `heap`: places of unfinished runs, with
+    the run of the first row to expire on top; `size`: the count of these runs."""
 
     run_by_page: Int64s
     heap: Int64s
@@ -91,7 +91,8 @@ def advance_run(rows: Rows, runs: Runs, run: Whole) -> bool:
 
 @kernel
 def add_run(rows: Rows, runs: Runs, page: Whole, slots: Int64s) -> None:
-    """Makes a run of rows of a page, given in order of expiry. Each page has a part of `Rows.waiting`."""
+    """Adds the run of a page: `slots` are its rows in order of expiry, which wait from now on. Each page has a part of
+    `Rows.waiting`."""
     first = page * (len(rows.waiting) // len(runs.run_by_page))
     for i in range(len(slots)):
         slot = slots[i]
@@ -111,7 +112,8 @@ def add_run(rows: Rows, runs: Runs, page: Whole, slots: Int64s) -> None:
 
 @kernel
 def link_at_seam(rows: Rows, slot: Whole) -> None:
-    """Links a row behind those that waited before. If rows are in list or heap and its place is not here, it goes into the heap."""
+    """Links a row at the seam, after the rows that were linked there before. If rows are in list or heap, and the row does not
+    precede the next row of the list, adds it to the heap instead."""
     links, state = rows.links, rows.state
     before = np.int64(state[SEAM])
     after = np.int64(links[before, NEXT] if before >= 0 else state[FIRST])
@@ -134,7 +136,7 @@ def link_at_seam(rows: Rows, slot: Whole) -> None:
 
 @kernel
 def link_waiting(rows: Rows, runs: Runs, until: Whole, rows_max: Whole) -> Whole:
-    """Links the first rows that expire before `until`, at most `rows_max`. Returns their count."""
+    """Links the first waiting rows, at most `rows_max`, whose expiry keys are below `until`. Returns their count."""
     linked = 0
     while linked < rows_max and runs.size[0] > 0:
         run = runs.heap[0]
@@ -155,7 +157,7 @@ def link_waiting(rows: Rows, runs: Runs, until: Whole, rows_max: Whole) -> Whole
 
 @kernel
 def relink(rows: Rows, policy: Policy, slots: Int64s) -> None:
-    """Enters slots, given in order of arrival, into list and heap, or into one of them."""
+    """Enters `slots`, which are in order of arrival, into list and heap, or into one of the two, as the policy requires."""
     for i in range(len(slots)):
         if rows.state[EITHER] == 1:
             enqueue(rows.links, rows.heap, rows.time, rows.order, rows.state, slots[i])

@@ -1,7 +1,7 @@
-"""Row pages left unloaded by a restore: which of them may hold a key, and which one is cleared next.
+"""Row pages left unloaded by a restore: which of them may hold a key, and which page is compacted next.
 
-Keys are given by halves: the low half of a hash of the key, for which texts are replaced by their own hash, so that halves mean the
-same in every process. Several keys may share a half; then a page too many is loaded.
+Keys are represented by halves: the low half of a hash of the key, in which texts are replaced by their own hash, so that halves are
+the same in every process. Several keys may share a half; then a page may be loaded without need.
 """
 
 from __future__ import annotations
@@ -56,8 +56,9 @@ def is_among(wanted: UInt32s, half: np.uint64) -> bool:
 def scan_key_filter(
     halves: UInt32s, ends: Int64s, places: Int64s, is_unloaded: UInt8s, wanted: UInt32s, filter_: UInt64s, asked: UInt8s
 ) -> None:
-    """Sets `asked` of unloaded pages that may hold a key with a `wanted` half; these are ascending, and `filter_` is zeros, with
-    room for them. `ends`: the end of each page's halves; `places`: its place, NONE if it is gone."""
+    """Sets `asked` of unloaded pages that may hold a key with a `wanted` half; `wanted` is ascending, and `filter_` is zeros, a bit
+    per value of FILTER_BITS bits. `ends`: the end of each page's halves; `places`: the page's place in memory, NONE if the page
+    does not exist any more."""
     for i in range(len(wanted)):
         at = np.uint64(wanted[i]) >> _LOWER
         filter_[at >> _SIX] |= _ONE << (at & _LOW)
@@ -75,7 +76,7 @@ def scan_key_filter(
 
 @kernel
 def index_key_filter(index: Index, halves: UInt32s, ends: Int64s, places: Int64s, is_unloaded: UInt8s, at: Whole) -> Whole:
-    """Adds the unloaded page of each half, from number `at` on, to an index. Returns the number reached: the end, or the half for
+    """Adds the unloaded page of each half, from number `at` on, to an index. Returns the end, or the number of the first half for
     which the index has no room."""
     page = 0
     for i in range(at, len(halves)):
@@ -92,7 +93,7 @@ def index_key_filter(index: Index, halves: UInt32s, ends: Int64s, places: Int64s
 
 @kernel
 def look_up_pages(index: Index, halves: UInt32s, is_unloaded: UInt8s, asked: UInt8s) -> None:
-    """Sets `asked` of unloaded pages that an index names for these halves."""
+    """Sets `asked` of the unloaded pages that the index names for these halves."""
     for i in range(len(halves)):
         h = np.uint64(halves[i])
         at = likely_place(index, h, first_place(index, h))
@@ -106,7 +107,7 @@ def look_up_pages(index: Index, halves: UInt32s, is_unloaded: UInt8s, asked: UIn
 
 @kernel
 def rows_before_gap_check(state: Int64s) -> Whole:
-    """Returns how many rows of any chunk can be applied before a page is cleared; 0 if the next one may clear one."""
+    """Returns the count of rows of any chunk that can be applied before a page is compacted; 0 if the next row may compact one."""
     before = slots_before_gap_check(state)
     if before > 0:
         return before
@@ -118,7 +119,7 @@ def rows_before_gap_check(state: Int64s) -> Whole:
 
 @kernel
 def page_to_clear(rows: Rows) -> Whole:
-    """Returns the page that the next event clears if it checks gaps; NONE if it clears none."""
+    """Returns the page that the next event compacts if it checks gaps; NONE if it compacts none."""
     state, pages = rows.state, rows.pages
     if not too_many_gaps(state):
         return NONE

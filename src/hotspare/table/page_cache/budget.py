@@ -1,8 +1,8 @@
 """The budget of a group's state in memory: which pages are evicted when it is spent.
 
-Checked after steps. Memory that must stay (indexes, lists, heaps, resident texts) is counted, too. Of the rest the coldest pages
-are evicted, first those of windows with a lower rank. Evicted pages that were read again keep a share of the budget as long as they
-are used. No output and no snapshot depends on any of this.
+The budget is checked after steps. Memory that is never evicted (indexes, lists, heaps, pinned texts) counts, too. Of the rest, the
+coldest pages are evicted, those of windows with a lower rank first. Evicted pages that were read again keep a share of the budget
+as long as they are used. No output and no snapshot depends on any of this.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hotspare.table.page_cache.page_file import PagedSpace, check_folder
 from hotspare.table.page_cache.system import PAGE
 
 _FETCHED_SHARE = 4
-"""Evicted pages that are read again get one part in this many of the evictable room."""
+"""One part in this many of the evictable room is for evicted pages that were read again."""
 _AT_ONCE = 32
 """When the budget is spent, one part in this many of the room is evicted in addition."""
 _LOOKED = 2048
@@ -28,7 +28,7 @@ _SMALL_SHARE, _SMALL_MAX = 64, 8 << 20
 
 
 class _Tenant(Protocol):
-    """The rows of a window; used between steps only."""
+    """The rows of a window (`memory.Tenant`); called between steps only."""
 
     @property
     def pinned_bytes(self) -> int: ...
@@ -44,14 +44,15 @@ class _Tenant(Protocol):
 
 
 class _CountedMemory(Protocol):
-    """Structures kept next to rows; used between steps only."""
+    """Structures kept next to rows (`memory.CountedMemory`); called between steps only."""
 
     @property
     def pinned_bytes(self) -> int: ...
 
 
 class Budget:
-    """The budget of one group, in one thread. `size`: bytes of its state in memory. UsageError, PageFileError: bad folder."""
+    """The budget of one group, in one thread. `size`: the most bytes of its state in memory. Raises UsageError or PageFileError if
+    page files cannot be in `folder`."""
 
     def __init__(self, size: int, folder: Path) -> None:
         check_folder(folder)
@@ -65,7 +66,7 @@ class Budget:
         self._spaces: list[tuple[_WindowMemory, weakref.ref[PagedSpace]]] = []
 
     def window_memory(self, rank: int, window: str = "") -> _WindowMemory:
-        """Returns the memory for the rows of one window; those of lower rank are evicted first."""
+        """Returns the memory for the rows of one window; rows of windows with lower rank are evicted first."""
         return _WindowMemory(self, rank, window)
 
     def evict_between_steps(self) -> None:
@@ -106,8 +107,8 @@ class Budget:
         return spaces
 
     def counts(self) -> dict[str, int]:
-        """Returns bytes: the budget, what must stay (after the last step), what may be evicted, what is evicted, and what of it was
-        fetched again."""
+        """Returns bytes by kind: `budget`; `stays`, never evicted, as of the last step; `may_leave`, evictable; `away`, evicted;
+        `fetched`, evicted and read again."""
         tenants = [tenant for _, ref in self._tenants if (tenant := ref()) is not None]
         spaces = self._live_spaces()
         away, fetched = sum(space.away for space in spaces) * PAGE, sum(space.fetched for space in spaces) * PAGE
@@ -115,7 +116,7 @@ class Budget:
         return {"budget": self.size, "stays": self._stays, "may_leave": leaves, "away": away, "fetched": fetched}
 
     def counts_by_window(self) -> dict[str, dict[str, int]]:
-        """Returns the same without the budget, for each window whose rows may be evicted, and for texts."""
+        """Returns the kinds of `counts` except `budget`, by window: for each window whose rows may be evicted, and for texts."""
         found: dict[str, dict[str, int]] = {}
 
         def add(home: _WindowMemory, **sizes: int) -> None:
@@ -194,7 +195,7 @@ def _drop_fetched(spaces: Sequence[PagedSpace], fetched_max: int) -> None:
 
 
 def _evict_bytes(tenants: Sequence[tuple[int, _Tenant]], size: int) -> None:
-    """Evicts `size` bytes, or all that may be, the coldest of the lowest rank first."""
+    """Evicts about `size` bytes, or all evictable bytes if these are fewer: the coldest pages of the lowest rank first."""
     portion = max(size // 8, 1)
     while size > 0:
         ranked = [((rank, *coldest), tenant) for rank, tenant in tenants if (coldest := tenant.coldest()) is not None]

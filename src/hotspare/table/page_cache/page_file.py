@@ -1,8 +1,8 @@
 """Address space whose parts can be evicted: they are written to an unnamed file, and the file is mapped in their place.
 
-So a kernel finds everything at its address, and what it reads is loaded page by page. Evicted parts must not be written until they
-are given back: a faulty write ends the process and changes nothing. The file is written before it is mapped, and grows by being
-written to: a full disk is an error here, never a signal. It is a cache that ends with the process.
+So a kernel finds everything at its address, and the system loads the parts that the kernel reads, page by page. Evicted parts must
+not be written until they are released: a faulty write ends the process and changes nothing. The file is written before it is
+mapped, and grows by being written to: a full disk is an error here, never a signal. It is a cache that ends with the process.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class PageFile:
             self._end_direct = weakref.finalize(self, os.close, self._direct)
 
     def write(self, data: memoryview, offset: int) -> None:
-        """Writes whole system pages, at a multiple of their size. They take no memory twice."""
+        """Writes `data`, complete system pages, at `offset`, a multiple of their size. Written data is not cached in memory a
+        second time. Raises PageFileError."""
         try:
             file = self._direct if self._direct >= 0 else self.number
             done = 0
@@ -78,7 +79,8 @@ def _unnamed(folder: Path) -> int:
 
 
 def _direct(number: int) -> int:
-    """Returns the file, opened so that written data is in memory only once; -1 if the file system cannot."""
+    """Returns a second descriptor of the file, with O_DIRECT, so that written data is in memory only once; -1 if the file system
+    has no O_DIRECT."""
     try:
         return os.open(f"/proc/self/fd/{number}", os.O_RDWR | os.O_DIRECT | os.O_CLOEXEC)
     except OSError:
@@ -86,7 +88,7 @@ def _direct(number: int) -> int:
 
 
 def _true_piece() -> mmap.mmap:
-    """Returns memory that may be written to a file as it is: it begins at a system page."""
+    """Returns `_TRUE_BYTES` bytes of value 1 (True), which begin at a system page, as O_DIRECT requires."""
     piece = mmap.mmap(-1, _TRUE_BYTES)
     piece[:] = b"\x01" * _TRUE_BYTES
     return piece
@@ -101,9 +103,11 @@ def check_folder(folder: Path) -> None:
 
 
 class PagedSpace:
-    """An array of reserved address space, zeros at first. Raises OSError if the system does not give that much.
+    """An array of reserved address space, zeros at first, whose parts can be evicted. Raises OSError if the system does not grant
+    that much.
 
-    `now`: the time of use of what is prefetched. Entries are elements of the array; evicted parts are whole system pages.
+    `now`: the time that is recorded for pages when they are prefetched. Entries are elements of the array; evicted parts are whole
+    system pages.
     """
 
     def __init__(self, folder: Path, dtype: np.dtype[Any], length: int) -> None:
@@ -111,7 +115,7 @@ class PagedSpace:
         self.away = 0
         """The count of evicted system pages."""
         self.fetched = 0
-        """Pages of the file that are in memory, as far as is known."""
+        """The count of pages of the file that are in memory, as far as is known."""
         self._size = length * dtype.itemsize // PAGE * PAGE
         self._memory = mmap.mmap(-1, self._size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         self.array: npt.NDArray[Any] = np.frombuffer(self._memory, dtype)
@@ -119,9 +123,10 @@ class PagedSpace:
         self._file = PageFile(folder)
         self._is_filed = np.zeros(self._size // PAGE, np.bool_)
         self._is_mapped = np.zeros(self._size // PAGE, np.bool_)
-        """Pages in the file, and pages that show its all-true piece."""
+        """`_is_filed`: pages whose content is in the file. `_is_mapped`: these pages, and pages that are mapped to its all-true
+        piece."""
         self._is_emptied = np.zeros(self._size // PAGE, np.bool_)
-        """Pages that show the file in places that hold nothing any more."""
+        """Pages that are mapped to places of the file whose room was freed."""
         self._has_true = False
         self._used = np.zeros(self._size // PAGE, np.int64)
         """The time at which each page of the file was last prefetched; 0 while it is not in memory."""
@@ -147,8 +152,8 @@ class PagedSpace:
         self._high = max(self._high, last // PAGE)
 
     def evict_if_all_true(self, begin: int, end: int) -> bool:
-        """Evicts one-byte entries if all are true: they share a file piece in memory. Returns whether it did. Raises
-        PageFileError."""
+        """Evicts one-byte entries if all are true: they share one piece of the file, in memory once. Returns whether they were
+        evicted. Raises PageFileError."""
         first, last = begin * self._item, end * self._item
         if not self.array[begin:end].all():
             return False
@@ -195,7 +200,7 @@ class PagedSpace:
         self._free_file_room(first, last)
 
     def prefetch_each(self, begins: Int64s, entries: int) -> None:
-        """Prefetches, together, what is evicted of `entries` entries from each of `begins` on."""
+        """Prefetches, together, the evicted ones of the `entries` entries from each of `begins` on."""
         first, last = begins * self._item // PAGE, ((begins + entries) * self._item - 1) // PAGE
         pages = [first, last, *(first + i for i in range(1, entries * self._item // PAGE))]
         self._prefetch(np.unique(np.concatenate(pages)))
@@ -205,11 +210,11 @@ class PagedSpace:
         self._prefetch(np.arange(begin * self._item // PAGE, (end * self._item - 1) // PAGE + 1))
 
     def prefetch_many_ranges(self, begins: Int64s, ends: Int64s) -> None:
-        """Prefetches several ranges as `prefetch_one_range`, none of which is empty."""
+        """Prefetches the evicted entries from `begins[i]` to before `ends[i]`, for each i; no range is empty."""
         self._prefetch(self._pages_of(begins, ends))
 
     def read_many_ranges_ahead(self, begins: Int64s, ends: Int64s) -> None:
-        """Prefetches as `prefetch_many_ranges` what is read once; from any thread."""
+        """Prefetches entries that are read once, as `prefetch_many_ranges` does; callable from any thread."""
         pages = self._pages_of(begins, ends)
         if len(pages := pages[self._is_filed[pages]]):
             system.fetch(self._base, pages)
@@ -221,7 +226,7 @@ class PagedSpace:
         return np.unique(np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(int(counts.sum())))
 
     def read_ahead(self, begin: int, end: int) -> None:
-        """Prefetches the entries from `begin` to before `end`, which are read once; from any thread."""
+        """Prefetches the entries from `begin` to before `end`, which are read once; callable from any thread."""
         first, last = begin * self._item // PAGE, -(-end * self._item // PAGE)
         if self._is_filed[first:last].any():
             system.fetch(self._base, np.arange(first, last))
@@ -235,7 +240,7 @@ class PagedSpace:
             system.fetch(self._base, absent)
 
     def uses(self) -> Int64s:
-        """Returns the times at which pages in memory were prefetched, in no order."""
+        """Returns the times at which the pages of the file that are in memory were last prefetched, in no order."""
         used = self._used[: self._high]
         return used[used > 0]
 
@@ -248,7 +253,8 @@ class PagedSpace:
         self.fetched -= len(pages)
 
     def poll_in_memory(self, pages: int) -> None:
-        """Checks which of the next `pages` pages are in memory: others read them, or the system dropped them."""
+        """Updates which of the next `pages` evicted pages are in memory: kernels may have read them without a prefetch, or the
+        system may have dropped them."""
         begin = self._looked if self._looked < self._high else 0
         self._looked = end = min(begin + pages, self._high)
         is_here = system.in_memory(self._base + begin * PAGE, end - begin) & self._is_filed[begin:end]

@@ -47,7 +47,7 @@ def map_file(address: int, size: int, file: int, offset: int) -> None:
 
 
 def map_nothing(address: int, size: int) -> None:
-    """Maps zeros without memory, writable, at these addresses, which are mapped already. Raises OSError."""
+    """Maps writable zeros, which take no memory yet, at these addresses, which are mapped already. Raises OSError."""
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
     _map(address, size, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
 
@@ -63,12 +63,12 @@ def punch(file: int, offset: int, size: int) -> None:
 
 
 def fetch(base: int, pages: Int64s) -> None:
-    """Starts reading these system pages, ascending numbers from `base` on; best effort."""
+    """Starts reading these system pages, ascending numbers counted from address `base`; best effort."""
     _advise(base, pages, _WILL_NEED)
 
 
 def page_out(base: int, pages: Int64s) -> None:
-    """Drops these pages of a mapped file from memory; best effort."""
+    """Drops these pages of a mapped file, numbered as in `fetch`, from memory; best effort."""
     _advise(base, pages, _PAGE_OUT)
 
 
@@ -107,7 +107,8 @@ def _this_process() -> int:
 
 
 def in_memory(address: int, pages: int) -> npt.NDArray[np.bool_]:
-    """Returns which of `pages` pages from `address` on are in memory."""
+    """Returns bool[pages]: whether each of the `pages` pages from `address` on is in memory; all False if the system cannot
+    tell."""
     found = np.zeros(pages, np.uint8)
     if pages and _libc().mincore(address, pages * PAGE, found.ctypes.data) != 0:
         return np.zeros(pages, np.bool_)
@@ -115,6 +116,6 @@ def in_memory(address: int, pages: int) -> npt.NDArray[np.bool_]:
 
 
 def is_in_memory_only(file: int) -> bool:
-    """Whether the file is on a file system that is memory itself."""
+    """Whether the open file `file` is on a file system in memory (tmpfs)."""
     about = ctypes.create_string_buffer(_STATFS_BYTES)
     return _libc().fstatfs(file, about) == 0 and int.from_bytes(about.raw[:4], "little") == _TMPFS
