@@ -1,3 +1,3 @@
-"""Epochs by compare-and-set, leases and members."""
+"""Coordinates engines: epochs by compare-and-set, leases, members, and facts of groups."""
 
 __all__ = ["contract", "memory", "open"]

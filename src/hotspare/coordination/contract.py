@@ -1,10 +1,12 @@
-"""The contract of a coordination service: which engine may be active, which are alive, and a place for a group's few facts.
+"""The contract of a coordination service: which engine may be active, which engines are alive, and a group's facts, which are
+written once.
 
 The epoch moves by compare-and-set only. Leases and members are best effort: a wrong answer costs delay, never correctness, because
-the bus decides which engine may publish (docs/design/failover.md). Time is the service's own clock, in milliseconds, and only
+the bus decides which engine may publish (docs/design/failover.md). Time is the service's own clock, in milliseconds; only
 differences of it are used.
 
-"Unknown result": a method that raised CoordinationSuspended may have happened. Read the leader again; never assume.
+"Unknown result": a method that raised CoordinationSuspended may have taken effect. Read the leader again; never assume either
+result.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from typing import Protocol
 class Member:
     """An engine of a group as it describes itself. `address` is `host:port` of its liveness socket.
 
-    `process_start` with `process_id` names a process permanently (ids are reused), but only within one `process_space`
-    (`processes.process_space`); `host` is for users. `sequences` are its output sequences, which rank candidates. `role` is for
-    users and `hotspare status`. `seen_ms` is the service's clock at its last refresh.
+    `process_id` and `process_start` together identify a process for ever (ids are reused), but only within one `process_space`
+    (`processes.process_space`). `sequences` are the engine's newest output sequences by stream, which rank candidates. `host` and
+    `role` are for users and `hotspare status`. `seen_ms` is the service's clock at the last refresh.
     """
 
     engine: str
@@ -43,8 +45,8 @@ class Member:
 class Leader:
     """The holder of the newest epoch. `holder` is "" if the role was released or never held; then `successor` may name an engine.
 
-    `lease_left_ms`: how much of the holder's lease was left when this was read; 0 or less means that it is over. `process_id`,
-    `process_start`, `process_space`, `host`, `address`: the holder's, so that it can be probed, or ended if it is frozen.
+    `lease_left_ms`: the time left of the holder's lease when the record was read; at 0 or less the lease is over. `address`,
+    `host`, `process_id`, `process_start`, `process_space`: those of the holder, to probe its process, or to end a frozen one.
     """
 
     epoch: int
@@ -60,8 +62,8 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """The result of a renewed lease. `switchover`: what `requested_successor` would have returned then, which saves the holder a
-    call."""
+    """The result of a renewed lease. `switchover` is the requested successor, as `requested_successor` returns it; the holder saves
+    that call."""
 
     switchover: str | None
 
@@ -70,32 +72,32 @@ NO_LEADER = Leader(epoch=0, holder="", successor="", lease_left_ms=0)
 
 
 class Coordination(Protocol):
-    """A coordination service. Safe to use from several threads and processes. `group` names are free text; groups are independent.
+    """A coordination service. Thread-safe, and shared by several processes. `group` names are free text; groups are independent.
 
     Every method may raise CoordinationSuspended or CoordinationLost.
     """
 
     def extended_timeouts(self) -> AbstractContextManager[None]:
-        """Lets calls of this thread within the block wait longer for an answer, as those of a command do.
+        """Returns a context within which calls of this thread wait longer for an answer, as long as the calls of a command.
 
-        For a thread that has time, in a process whose other threads have none.
+        A background thread of an engine's process uses it; the other threads keep their short time-out.
         """
 
     def refresh_member(self, group: str, member: Member) -> None:
-        """Best effort: adds or refreshes a member's description.
+        """Best effort: adds or refreshes a member's description. Raises UsageError if the group has too many members.
 
-        Adding one removes silent members that do not hold the role: those silent for an hour, and all but the newest few of those
-        silent for a minute. A service with sessions removes ended members at once.
+        Adding a member removes those silent for an hour and, except for the newest few, those silent for a minute; the holder of
+        the role stays. A service with sessions removes a member as soon as its session ends.
         """
 
     def remove_member(self, group: str, engine: str) -> None:
-        """Best effort: removes a member; a role that it holds is not released."""
+        """Best effort: removes the member `engine`, if it exists. A role that it holds is not released."""
 
     def members(self, group: str) -> Sequence[Member]:
         """Best effort: returns the members in order of joining."""
 
     def groups(self) -> Sequence[str]:
-        """Best effort: returns every group ever seen here."""
+        """Best effort: returns the name of every group that this service ever stored anything of."""
 
     def leader(self, group: str) -> Leader:
         """Atomic read: returns the holder of the newest epoch."""
@@ -103,44 +105,46 @@ class Coordination(Protocol):
     def campaign(self, group: str, expected_epoch: int, member: Member, lease_ms: int) -> int | None:
         """Compare-and-set: moves the epoch from `expected_epoch` to `expected_epoch + 1`, held by `member` under a new lease.
 
-        Returns the new epoch, or None if the epoch was another one: another engine was faster.
+        Returns the new epoch, or None if the present epoch is not `expected_epoch`: another engine was faster.
         """
 
     def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
-        """Compare-and-set: begins a new lease if `engine` still holds `epoch`; returns None if it does not."""
+        """Compare-and-set: begins a new lease of `lease_ms` if `engine` still holds `epoch`; returns None if it does not."""
 
     def release(self, group: str, epoch: int, engine: str, successor: str) -> bool:
-        """Compare-and-set: releases the role; the epoch stays. `successor` "" leaves the role to any engine. Returns whether it was
-        held."""
+        """Compare-and-set: releases the role if `engine` holds `epoch`; the epoch stays. With `successor` "" any engine may take
+        the role. Returns whether the role was held."""
 
     def request_switchover(self, group: str, successor: str) -> None:
-        """Best effort: requests the holder to hand over to `successor`, or to any engine if ""."""
+        """Best effort: requests that the holder hands the role over to engine `successor`, or to any engine if ""."""
 
     def requested_successor(self, group: str) -> str | None:
-        """Best effort: returns the requested successor, "" for any engine, None without a request. `release` and `campaign` clear
-        it."""
+        """Best effort: returns the requested successor; "" for any engine, None without a request. `release` and `campaign` clear
+        the request."""
 
     def withdraw_switchover(self, group: str) -> None:
-        """Best effort: removes the request. A holder that has read it before may still follow it."""
+        """Best effort: removes the request for a switch-over. A holder that has already read the request may still hand over."""
 
     def fact(self, group: str, name: str) -> bytes | None:
-        """Atomic read: returns one of the group's facts (its origin, its project hash), or None."""
+        """Atomic read: returns the value of the group's fact `name` (for example "origin" or "project"); None if it was never
+        set."""
 
     def set_fact_once(self, group: str, name: str, value: bytes) -> bytes:
-        """Compare-and-set from absent: returns the value that is stored afterwards, which may be another engine's."""
+        """Compare-and-set: stores `value` if the fact does not exist. Returns the stored value, which may be another engine's.
+        Raises UsageError for a value that is too long."""
 
     def fact_names(self, group: str) -> Sequence[str]:
-        """Best effort: returns the names of the group's facts, in no order."""
+        """Best effort: returns the names of the group's facts, in any order."""
 
     def remove_facts(self, group: str, names: Sequence[str]) -> None:
-        """Removes facts, even if other callers remove them concurrently. Not atomic: they go in this order, and an interruption
-        leaves the last ones."""
+        """Removes the named facts in the order of `names`; missing ones are ignored. Not atomic: an interruption leaves the last
+        ones."""
 
     def reset_group(self, group: str, first: Sequence[str] = (), last: Sequence[str] = ()) -> None:
-        """Removes all of the group except its epoch (`hotspare reset`); the epoch never falls.
+        """Removes everything of the group except its epoch (`hotspare reset`); the epoch never falls.
 
-        Atomic, unless it is too much for one transaction: then the facts `first` go in one, others next, and in the last one all
-        the rest, with `last`. The next call removes what an interruption left.
+        Atomic unless the group is too large for one transaction. Then the facts `first` are removed first, facts in neither list
+        next, and the facts `last` in the final transaction. A repeated call removes what an interruption left.
         """
 
     def close(self) -> None: ...

@@ -1,7 +1,7 @@
-"""Coordination in the memory of one process: the twin of the durable ones, with an injected clock and injected outages.
+"""Coordination in the memory of one process: the twin of the durable services, with an injected clock and injected outages.
 
-`MemoryCoordination` is shared by all engines; each gets a session of its own by `client(name)`. An outage affects one session:
-SUSPENDED while it lasts, LOST when the session is over, which removes its members and ends the lease that it holds.
+All engines share one `MemoryCoordination`; `client(name)` opens a session for each. An outage affects one session: calls raise
+SUSPENDED while it lasts. When a session is LOST, its members are removed and the lease that it holds ends.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from hotspare.coordination.record import RoleRecord
 
 
 class CoordinationFault(Enum):
-    """The fault of one call."""
+    """The fault to inject into one call of a client."""
 
     NONE = "none"
     SUSPENDED = "suspended"
-    """The call did not happen."""
+    """The call has no effect."""
     SUSPENDED_DONE = "suspended-done"
-    """The call happened, and the answer was lost."""
+    """The call takes effect, but its answer is lost."""
     LOST = "lost"
-    """The session is over; the next call without a fault opens a new one."""
+    """The session has ended and the call has no effect; the next call without a fault opens a new session."""
 
 
 class CoordinationFaults(Protocol):
     def fault_of_call(self, client: str, operation: str) -> CoordinationFault:
-        """Returns the fault of a call. Called once per call, with the name of the method, before anything happens."""
+        """Returns the fault to inject into a call of the method `operation` by `client`. Called once per call, before the call has
+        any effect."""
 
 
 class NoCoordinationFaults:
@@ -43,7 +44,7 @@ class NoCoordinationFaults:
 
 
 def clock_ms() -> int:
-    """Returns milliseconds since some fixed moment."""
+    """Returns milliseconds of a monotonic clock, which counts from an arbitrary time."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -52,13 +53,13 @@ class _Group:
     role: RoleRecord = field(default_factory=RoleRecord)
     members: dict[str, Member] = field(default_factory=dict)
     sessions: dict[str, str] = field(default_factory=dict)
-    """engine -> client that joined it"""
+    """The client through which each engine joined."""
     holder_session: str = ""
     facts: dict[str, bytes] = field(default_factory=dict)
 
 
 class MemoryCoordination:
-    """The shared part. `clock` returns milliseconds."""
+    """The state of the service, shared by its clients. `clock` returns milliseconds; a group has at most `members_max` members."""
 
     def __init__(
         self,
@@ -73,14 +74,15 @@ class MemoryCoordination:
         self.groups: dict[str, _Group] = {}
 
     def client(self, name: str = "") -> MemoryCoordinationClient:
-        """Returns a session for one engine. `name` identifies it in `faults`; two sessions need two names."""
+        """Opens a session for one engine. `name` identifies the session in `faults`; names must differ."""
         return MemoryCoordinationClient(self, name)
 
     def group(self, name: str) -> _Group:
         return self.groups.setdefault(name, _Group())
 
     def end_session(self, client: str) -> None:
-        """Ends a silent client's session, as a service does: removes its members, and ends the lease that it holds."""
+        """Ends the session of `client`, as a service does after a silence: removes its members, and ends the lease that it
+        holds."""
         with self.lock:
             for group in self.groups.values():
                 for engine in [engine for engine, session in group.sessions.items() if session == client]:
@@ -91,7 +93,8 @@ class MemoryCoordination:
 
 
 class _FaultyCall:
-    """A call of a client: the fault strikes before it, or after it if the answer is lost."""
+    """A context for one call of a client, which holds the lock of the shared state. Raises the injected fault before the call, or
+    after it if only the answer is lost."""
 
     def __init__(self, shared: MemoryCoordination, client: str, operation: str) -> None:
         self._shared = shared
@@ -245,7 +248,7 @@ class MemoryCoordinationClient:
                 self._shared.groups[group] = _Group(role=rules.after_reset(entry.role))
 
     def facts(self, group: str) -> Mapping[str, bytes]:
-        """Returns all facts of a group, for tests."""
+        """Returns all facts of a group by name, without faults, for tests."""
         with self._shared.lock:
             entry = self._shared.groups.get(group)
             return dict(entry.facts) if entry is not None else {}

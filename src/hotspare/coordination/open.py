@@ -39,7 +39,7 @@ def open_coordination(url: str) -> Coordination:
 
 
 def coordination_servers(url: str) -> tuple[HostPort, ...]:
-    """Returns the servers that a URL of `open_coordination` names; empty if coordination is on this machine."""
+    """Returns the servers that a URL of `open_coordination` names; empty for SQLite and memory, which are on this machine."""
     if not url.startswith("zookeeper://"):
         return ()
     named = (parse_host_port(text) for text in parse_zookeeper_url(url).hosts.split(","))
@@ -47,8 +47,8 @@ def coordination_servers(url: str) -> tuple[HostPort, ...]:
 
 
 def default_coordination_url(bus_url: str) -> str:
-    """Returns the URL of coordination next to a bus that is a file, for a command without one. Raises UsageError for another
-    bus."""
+    """Returns the URL of the coordination that belongs to a SQLite or memory bus, for a command without --coordination. Raises
+    UsageError for any other bus."""
     scheme, separator, rest = bus_url.partition("://")
     if separator and scheme == "memory" and rest:
         return bus_url

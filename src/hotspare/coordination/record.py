@@ -1,7 +1,7 @@
 """The rules of role, epoch and lease as pure functions over one record, shared by every implementation that stores records.
 
-A transition returns the new record, or None if the compare failed; the implementation reads, decides and writes it in one
-transaction. Times are the service's clock in milliseconds.
+A transition returns the new record, or None if its compare failed. The implementation reads the record, applies the transition and
+writes the result in one transaction. Times are the service's clock in milliseconds.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ FACT_BYTES_MAX = 32 * 1024 * 1024
 LEASE_MS_MAX = 24 * 3600 * 1000
 MEMBERS_MAX = 1000
 SILENT_MS_MAX = 3_600_000
-"""A member silent for longer has ended without leaving; it is removed when another one joins."""
+"""Members silent for longer have crashed; they are removed when another engine joins."""
 SILENT_MS_MIN = 60_000
 SILENT_MEMBERS_MAX = 20
-"""The members silent for a minute that are kept at most.
+"""The maximum of members silent for SILENT_MS_MIN that are retained.
 
-An engine that restarts again and again under new names would otherwise leave hundreds, which every other one reads twice a second.
+An engine that restarts again and again under new names would otherwise leave hundreds, which every engine reads twice a second.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RoleRecord:
-    """The holder of a group's newest epoch. `asked` is None without a requested switch-over."""
+    """The holder of a group's newest epoch. `asked`: the requested successor of a switch-over, "" for any engine; None without a
+    request."""
 
     epoch: int = 0
     holder: str = ""
@@ -84,7 +85,8 @@ def after_renewal(record: RoleRecord, epoch: int, engine: str, lease_end_ms: int
 
 
 def after_release(record: RoleRecord, epoch: int, engine: str, successor: str) -> RoleRecord | None:
-    """Returns the record after a release: the epoch stays, but nothing of the holder; None if `engine` does not hold `epoch`."""
+    """Returns the record after a release: the epoch and the `successor`, without a holder. None if `engine` does not hold
+    `epoch`."""
     if not _holds(record, epoch, engine):
         return None
     return RoleRecord(epoch=epoch, successor=successor)
@@ -95,7 +97,11 @@ def after_reset(record: RoleRecord) -> RoleRecord:
 
 
 def expired_members(seen_ms: Mapping[str, int], holder: str, now_ms: int) -> list[str]:
-    """Returns the members to remove when another one joins, by the times of their last words; never the holder of the role."""
+    """Returns the engines to remove when another one joins, given when each was last refreshed; never the holder of the role.
+
+    An engine is removed after a silence of SILENT_MS_MAX. After SILENT_MS_MIN it is removed unless it is among the
+    SILENT_MEMBERS_MAX refreshed last.
+    """
     silent = [engine for engine, at_ms in seen_ms.items() if engine != holder and now_ms - at_ms >= SILENT_MS_MIN]
     silent.sort(key=lambda engine: -seen_ms[engine])
     kept = [engine for engine in silent[:SILENT_MEMBERS_MAX] if now_ms - seen_ms[engine] <= SILENT_MS_MAX]

@@ -1,9 +1,9 @@
 """Coordination in one SQLite file, for all the engines of one machine.
 
-The epoch (campaign, release, forget) and the facts must never be undone, not even by a power cut. So they are on the disk when the
-call returns (synchronous=FULL); only a removed fact may reappear. Leases and members are not (NORMAL): after a power cut no engine
-runs any more, so a lost lease costs only delay. The clock counts since the machine started, is the same in all its processes and
-runs on while the machine sleeps. Leases and members from before a restart of the machine count as over.
+A change of the epoch (campaign, release, reset) and a new fact must survive a power cut. So both are on the disk when the call
+returns (synchronous=FULL); only a removed fact may reappear. Leases and members need not be (NORMAL): after a power cut no engine
+runs any more, so a lost lease costs only delay. The clock counts from the start of the machine, is the same in all its processes
+and runs on while the machine sleeps. Leases and members written before a restart of the machine count as over.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hotspare.coordination.record import RoleRecord
 
 BUSY_TIMEOUT_MS = 300
 _REMOVED_AT_ONCE = 1_000
-"""Facts removed per transaction; an engine that waits for the file meanwhile waits some milliseconds."""
+"""The maximum of facts removed per transaction; an engine that needs the file meanwhile waits for some milliseconds."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _ERRORS = FileErrors(locked=CoordinationSuspended, failed=CoordinationSuspended, unknown=CoordinationSuspended)
 
@@ -70,14 +70,15 @@ _FORGET_FACTS = "DELETE FROM facts WHERE group_name=?"
 
 
 def clock_ms() -> int:
-    """Returns milliseconds since the machine started, the same in every process."""
+    """Returns the milliseconds since the machine started, the same in every process."""
     return time.clock_gettime_ns(_CLOCK) // 1_000_000
 
 
 class SqliteCoordination:
-    """A `Coordination` (contract). Its only error besides UsageError is CoordinationSuspended: a file has no session to lose.
+    """A `Coordination` (contract). Its only errors are UsageError and CoordinationSuspended: a file has no session to lose.
 
-    `boot` names this run of the machine; tests pass another one to simulate a restart. A group has at most `members_max` members.
+    `boot` identifies this boot of the machine; tests pass another value to simulate a restart. A group has at most `members_max`
+    members.
     """
 
     def __init__(

@@ -1,3 +1,3 @@
-"""The part of one engine in one group: rules decide, effects act."""
+"""Runs one engine's part in one group: `rules` decides, `effects` acts."""
 
 __all__ = ["effects", "events", "group", "member_record", "outputs", "peers", "ports", "process_watcher", "rules"]

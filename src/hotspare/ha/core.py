@@ -11,7 +11,8 @@ from hotspare.stores.contract import Content
 
 
 class OutputIdLike(Protocol):
-    """The fields of `bus.contract.OutputId`; the core, which knows no bus, has a class of its own."""
+    """The fields that `bus.contract.OutputId` and the core's own class of output ids share, since the core may not import the
+    bus."""
 
     @property
     def topic(self) -> int: ...
@@ -36,55 +37,59 @@ class FrozenState(Protocol):
     def header(self) -> bytes: ...
 
     def contents(self) -> Iterable[tuple[str, bytes | Content]]:
-        """Returns every page by name, as stores take it."""
+        """Returns (name, content) of every page, as `Store.write_candidate` accepts them."""
 
 
 class Core(Protocol):
     """A deterministic core with its state: `hotspare.flow.pipeline.Pipeline`.
 
-    Mappings are by stream name; a stream without outputs yet may be absent. `next_offsets` is by (topic index, partition).
+    Mappings are by stream name, and may lack streams without outputs. Keys of `next_offsets` are (topic index, partition).
     """
 
     def compute_parts(
         self, decoded: pa.RecordBatch | pa.Table, take: Callable[[int], int]
     ) -> Iterator[Mapping[str, pa.RecordBatch]]:
-        """Takes a batch and yields its outputs part by part, at least one. All are to be taken before the next batch.
+        """Computes a batch; yields its outputs by stream, part by part, at least one part. All parts have to be consumed before the
+        next batch.
 
-        Before each step `take` receives the count of rows left, and returns how many the step takes.
+        Before each step the core calls `take` with the count of remaining rows; `take` returns how many rows this step computes.
         """
 
     def limit_part_rows(self, extra_rows: int) -> None:
-        """Sets how many rows a single row, such as a tick, may cause in each following part, besides a few for each input row."""
+        """Limits, from the next part on, how many rows one input row (such as a tick) may cause in a part, besides a few for each
+        input row."""
 
     @property
     def is_between_batches(self) -> bool:
-        """Whether all parts are taken. Only then `freeze` may be called, and only then `next_offsets` includes the batch."""
+        """Whether all parts of the last batch are consumed. Only then may `freeze` be called, and only then `next_offsets` includes
+        the batch."""
 
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None: ...
 
     def freeze(self) -> FrozenState: ...
 
     def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
-        """Sets the number and the digest of the stream's newest output, and its id, if given. Only between batches.
+        """Sets sequence and digest of the stream's newest output, and its id unless `last` is None. To be called only between
+        batches.
 
-        The id is topic, partition, offset, index and ordinal.
+        `last` is (topic, partition, offset, index, ordinal).
         """
 
     @property
     def waiting_rows(self) -> int:
-        """Rows that wait for another partition, or for the rows that follow them in their own."""
+        """The count of rows that wait for rows of another partition, or for later rows of their own partition."""
 
     @property
     def waiting_bytes(self) -> int:
-        """The memory that these rows take."""
+        """The bytes of memory that the waiting rows take."""
 
     @property
     def awaited_partition(self) -> tuple[int, int]:
-        """The partition that all waiting rows wait for."""
+        """The partition that all waiting rows wait for, as (topic index, number)."""
 
     @property
     def blocking_partitions(self) -> Collection[tuple[int, int]]:
-        """The partitions that an event elsewhere may be waiting for."""
+        """The partitions, as (topic index, number), for which an event of another partition may be waiting."""
 
     @property
     def sequences(self) -> Mapping[str, int]: ...
@@ -103,15 +108,15 @@ class Core(Protocol):
 
     @property
     def memory_by_kind(self) -> Mapping[str, int]:
-        """Bytes of the state by kind, for users; empty if it has no budget."""
+        """The bytes of the state by kind, for users; empty if the state has no memory budget."""
 
     @property
     def memory_by_window(self) -> Mapping[str, Mapping[str, int]]:
-        """The same for each window whose rows may be evicted."""
+        """The bytes by window and kind, only of windows whose rows may be evicted."""
 
 
 class CoreFactory(Protocol):
-    """Makes cores of one project."""
+    """Creates the cores of one project."""
 
     def fresh(self) -> Core:
         """Returns a core with the state before the first event."""

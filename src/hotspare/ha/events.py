@@ -1,4 +1,4 @@
-"""The events that a group reports to its host: a closed list, for logs, metrics and tests."""
+"""Defines the events that a group reports to its host: a closed list, for logs, metrics and tests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from enum import Enum
 
 class HaEventKind(Enum):
     STARTED = "started"
-    """The engine joined with a complete state; the sentence names the snapshot, if it was restored from one."""
+    """The engine has joined; the sentence names the origin of its state, for example a snapshot."""
     SNAPSHOT_UNUSABLE = "snapshot unusable"
     ROLE_CHANGED = "role changed"
     ACTED = "acted"
-    """An action other than routine ones; the sentence names it and its reason."""
+    """The engine performs an action that is not routine; the sentence names the action and its reason."""
     PROMOTED = "promoted"
-    """The first output after a promotion is committed; numbers: the milliseconds of each stage, and in total since the vacancy was
-    noticed."""
+    """The first output after a promotion is committed. `numbers` has the milliseconds of each stage, and of all since the vacancy
+    was noticed."""
     FENCED = "fenced"
     RESULT_UNKNOWN = "result unknown"
     DIFFERENCE_SEEN = "difference seen"
@@ -27,33 +27,34 @@ class HaEventKind(Enum):
     MEMBERS_CHANGED = "members changed"
     """Engines joined or left (SPEC C10)."""
     NAMESAKE_AWAITED = "namesake awaited"
-    """Before it joins, an engine waits to see whether another one of its name still gives word."""
+    """An engine that joins waits to see whether another process of its name still renews its member record."""
     MEMBER_UNLIKE = "member unlike"
     """Another engine runs other versions or another processor; its outputs are compared all the same."""
     COORDINATION_CHANGED = "coordination changed"
     COORDINATION_LATE = "coordination late"
-    """A call to coordination failed; it is not known yet whether the failures continue."""
+    """A call to coordination failed; whether the failures continue is not known yet."""
     BUS_TROUBLE = "bus trouble"
     LOCK_HOLDER_ENDED = "lock holder ended"
-    """A process that was stopped while it held the bus's lock is ended."""
+    """A stopped process that held the bus's lock was ended."""
     QUALITY_CHANGED = "quality changed"
     """Another quality of service of a stream applies from now on, or an invalid one was ignored."""
     PROJECTS_CHANGED = "projects changed"
-    """A decision about another project of the group."""
+    """The group's projects changed by a cut-over step."""
     OUTPUTS_LOST = "outputs lost"
-    """A new active no longer held outputs that were not committed, as the stream's quality allows; numbers: their count."""
+    """An engine that became active had released outputs that were not committed, as the stream's quality allows; `numbers` has
+    their count."""
     OUTPUT_TOO_LARGE = "output too large"
-    """A stream waits because its next output is larger than its topic accepts, or continues after that."""
+    """A stream waits because its next output is larger than its topic accepts, or continues after such a wait."""
     OUTPUTS_SPILLED = "outputs spilled"
     MEMBERS_UNKNOWN = "members unknown"
-    """Events of a source window have members that are ignored; once per window."""
+    """Events of a source window have members that no field has, which are ignored; reported once per window."""
     WARMED = "warmed"
-    """Progress of an engine whose state is made from recent input."""
+    """An engine that makes its state from recent input has made progress; the sentence names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class HaEvent:
-    """A reported event. The names of `numbers` contain their units."""
+    """An event to report. `sentence` is for users; `numbers` holds its values by name, with the unit in the name."""
 
     kind: HaEventKind
     group: str

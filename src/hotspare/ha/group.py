@@ -1,13 +1,13 @@
-"""The part of one engine process in one group: start it, pass it batches, and let it do what falls due.
+"""Runs the part of one engine process in one group: starts it, passes batches to it, and performs actions when they are due.
 
     engine = GroupEngine(...)
     plan = engine.start()                 # joins; the runner reads from plan.next_offsets
     engine.on_batch(decoded, next_input)  # from the runner's thread, batch after batch
     engine.run_ha_loop()                  # from a timer at next_due_ms(), and when a peer's connection closes
-    engine.status()                       # what `hotspare status` and metrics read
+    engine.status()                       # for `hotspare status` and metrics
 
-Every call is serialised by one lock, so a host needs no order between its threads. While a promotion waits for bus or coordination
-the lock is free, and batches are computed and held: outputs of newer input are at hand when the promotion is done. Nothing here
+One lock serialises all calls, so a host needs no order between its threads. While a promotion waits for bus or coordination the
+lock is free, and batches are computed and held: when the promotion ends, the outputs of newer input are ready. Nothing here
 decides: `decide` does.
 """
 
@@ -44,7 +44,8 @@ from hotspare.rows.chunk import EXTRA_ROWS_MAX
 
 @dataclass(frozen=True, slots=True)
 class GroupDefinition:
-    """The definition that all engines of a group share. `group` names the shard whose partitions `topics` are (`bus.naming`)."""
+    """The definition of a group, equal in all its engines. `group` names the shard whose partitions `topics` are (`bus.naming`).
+    Raises UsageError if the two disagree."""
 
     group: str
     topics: GroupTopics
@@ -58,10 +59,10 @@ class GroupDefinition:
 
 
 class GroupEngine:
-    """The part of one engine in one group. Safe to call from several threads.
+    """The part of one engine in one group. Thread-safe, except for the methods whose names end in `_steps`.
 
-    `identity` is this engine's member record except for role, sequences and detail. `folder` receives held outputs that do not fit
-    into memory.
+    `identity` is this engine's member record except for role, sequences and detail. `folder` receives held outputs that exceed the
+    memory limit.
     """
 
     def __init__(self, definition: GroupDefinition, identity: Member, ports: Ports, folder: Path) -> None:
@@ -75,12 +76,13 @@ class GroupEngine:
         self._state: GroupState | None = None
 
     def start(self) -> StartPlan:
-        """Joins the group with a complete state. Raises what `JoinProcedure.steps` raises; the engine has not joined then."""
+        """Joins the group; returns where the runner has to begin to read. Raises what `JoinProcedure.steps` raises; the engine has
+        not joined then."""
         with self._lock:
             return _exhaust(self.start_steps())
 
     def start_steps(self) -> Generator[str, None, StartPlan]:
-        """Does the same as `start`, yielding before every effect outside."""
+        """Joins the group as `start` does, yielding before every external effect; not serialised by the lock."""
         if self._state is not None:
             raise StateError("this engine has already started")
         definition, ports = self._definition, self._ports
@@ -148,11 +150,12 @@ class GroupEngine:
         return state
 
     def on_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
-        """Computes a batch (`rows.batch.decoded_schema`), and does what is due after each part of its outputs.
+        """Computes a batch (`rows.batch.decoded_schema`), and performs what is due after each part of its outputs.
 
-        An active engine begins to publish before this returns; if more input is at hand, at the latest `commit_wait_ms` after it
-        last published. While another thread is in a promotion's call, outputs are only held, and that thread does what is due.
-        Errors of the core end the engine: they are raised. An engine that has ended ignores its batches."""
+        An active engine begins to publish before this returns; if `next_input` is AT_HAND, at the latest `commit_wait_ms` after it
+        last published. While another thread waits in a call of a promotion, outputs are only held, and that thread performs what is
+        due. Raises the core's errors, which end the engine. An engine that has ended ignores batches.
+        """
         with self._lock:
             for _ in self.hold_steps(decoded, next_input):
                 if not self._is_calling:
@@ -161,18 +164,19 @@ class GroupEngine:
                 self._called.wait_for(lambda: not self._is_back)
 
     def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.HaAction]:
-        """Does the same as `on_batch`, yielding before every action; not serialised."""
+        """Computes a batch as `on_batch` does, yielding before every action; not serialised by the lock."""
         for _ in self.hold_steps(decoded, next_input):
             yield from ha_loop.perform_due(self._started(), self._ports)
 
     def hold_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[None]:
-        """Computes a batch and holds its outputs, yielding after each part of them; does nothing else, and is not serialised."""
+        """Computes a batch and holds its outputs, yielding after each part. Performs no action, and is not serialised by the
+        lock."""
         state = self._started()
         if state.role_state.role not in ENDS:
             yield from ha_loop.process_batch(state, self._ports, decoded, next_input)
 
     def run_ha_loop(self) -> None:
-        """Does what is due."""
+        """Performs the due actions. Waits first while another thread is in a call of a promotion."""
         with self._lock:
             self._called.wait_for(lambda: not self._is_calling)
             for _ in self._serialised_steps():
@@ -183,8 +187,8 @@ class GroupEngine:
 
     @contextmanager
     def _unlocked(self) -> Iterator[None]:
-        """Releases the lock during a call of a promotion (`Ports.unlocked`). The returning call goes before the next part of a
-        batch."""
+        """Releases the lock while a call of a promotion runs (`Ports.unlocked`). The returning thread gets the lock before the next
+        part of a batch."""
         self._is_calling = True
         self._lock.release()
         try:
@@ -196,23 +200,24 @@ class GroupEngine:
             self._called.notify_all()
 
     def ha_loop_steps(self) -> Iterator[do.HaAction]:
-        """Does the same as `run_ha_loop`, yielding before every action; not serialised."""
+        """Performs the due actions as `run_ha_loop` does, yielding before every action; not serialised by the lock."""
         yield from ha_loop.perform_due(self._started(), self._ports)
 
     def next_due_ms(self) -> int | None:
-        """Returns when `run_ha_loop` has something to do, on the ports' clock, if nothing else happens before; None if never."""
+        """Returns when `run_ha_loop` has an action to perform if nothing else happens before, on the ports' clock; None if
+        never."""
         with self._lock:
             return ha_loop.next_due_ms(self._started(), self._ports)
 
     def request_stop(self) -> None:
-        """Makes the engine finish pending work, release the role and leave the group; `role` becomes STOPPED in some later
-        run of the HA loop."""
+        """Requests the engine to finish pending work, release the role and leave the group. A later run of the HA loop does so;
+        `role` is STOPPED then."""
         with self._lock:
             state = self._started()
             state.role_state = replace(state.role_state, is_stop_requested=True)
 
     def next_offset(self, partition: tuple[int, int]) -> int:
-        """Returns the offset before which a partition's messages, by (topic index, number), have been taken in order."""
+        """Returns the offset up to which the core has processed the messages of a partition, given as (topic index, number)."""
         with self._lock:
             return self._started().core.next_offsets.get(partition, 0)
 
@@ -226,21 +231,21 @@ class GroupEngine:
 
     @property
     def epoch(self) -> int:
-        """The newest epoch that this engine won, 0 before the first."""
+        """The newest epoch that this engine won; 0 before the first one."""
         return self._state.role_state.epoch if self._state is not None else 0
 
     @property
     def stopped_reason(self) -> str:
-        """Why the engine ended (DIVERGED or STOPPED), "" while it takes part."""
+        """The reason why the engine ended (role DIVERGED or STOPPED); "" while it takes part."""
         return self._state.ended_because if self._state is not None else ""
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the engine ended because its runner hangs."""
+        """Whether the engine ended because its runner did not deliver pending input."""
         return self._state is not None and self._state.ended_by is Reason.PIPELINE_STALLED
 
     def close(self) -> None:
-        """Deletes the files of held outputs; the group is not informed."""
+        """Deletes the files of held outputs. Neither leaves the group nor releases the role."""
         with self._lock:
             if self._state is not None:
                 self._state.held.close()
@@ -263,7 +268,7 @@ def _exhaust(steps: Generator[Any, None, StartPlan]) -> StartPlan:
 class StreamStatus:
     """The status of a stream. `committed` is the newest sequence known to be committed, `sequence` the newest computed.
 
-    `held`: the rows between the two.
+    `held`: the count of held outputs. `digest`: that of the newest computed output.
     """
 
     sequence: int

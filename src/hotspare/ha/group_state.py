@@ -1,9 +1,9 @@
 """The memory of one engine about one group; it belongs to that group and never to the process.
 
 Facts that decisions use are in the records of `rules.facts`. The modules that act and record results (`perform`, `ha_loop`, and
-those that they call) replace these. `view_of` passes the same records to `decide`, with what it reads of the core, the held outputs
-and the work under way. `ClockSkew` and the counts are figures of this process for users: they are in no snapshot, and no decision
-depends on them.
+those that they call) replace these records. `view_of` passes the same records to `decide`, together with facts about the core, the
+held outputs and the calls under way. `ClockSkew` and the counts are figures of this process for users: no snapshot contains them,
+and no decision depends on them.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ _BY = ["window", "reason"]
 class BadCounts:
     """Counts the bad events that an engine computed since it started, by window and reason. Not thread-safe.
 
-    It counts rows of the stream of bad events (`flow.plan.BAD_SCHEMA`). Engines agree on the stream itself, with its sequence.
+    The counted rows are those of the stream of bad events (`flow.plan.BAD_SCHEMA`). Engines may differ in these counts, but agree
+    on the stream itself.
     """
 
     def __init__(self) -> None:
         self._counts: dict[tuple[str, str], int] = {}
 
     def add(self, outputs: pa.RecordBatch | None) -> None:
-        """Counts a batch of the stream; None counts as empty."""
+        """Counts the rows of a batch of the stream of bad events; None counts as empty."""
         if outputs is None or not outputs.num_rows:
             return
         counted = pa.Table.from_batches([outputs]).select(_BY).group_by(_BY).aggregate([([], "count_all")])
@@ -66,11 +67,12 @@ class BadCounts:
 
 
 _NAMES_MAX = 100
-"""The count of different (window, member) pairs that `UnknownCounts` counts; pairs found later are ignored."""
+"""The maximum of different (window, member) pairs that `UnknownCounts` counts; pairs found later are ignored."""
 
 
 class UnknownCounts:
-    """Counts events with members that no field has, since the engine started, by source window and member. Not thread-safe.
+    """Counts the events since the engine started that have members which no field has, by source window and member. Not
+    thread-safe.
 
     Only events that the head examines are counted (`flow.head.unknown_members`).
     """
@@ -79,7 +81,8 @@ class UnknownCounts:
         self._found: list[UnknownMember] = []
 
     def add(self, found: Sequence[UnknownMember]) -> dict[str, list[UnknownMember]]:
-        """Counts the unknown members of a batch. Returns those of windows in which none were unknown before."""
+        """Counts the unknown members `found` in a batch. Returns, by window, those of windows that had no unknown members
+        before."""
         if not found:
             return {}
         known = {each.window for each in self._found}
@@ -91,22 +94,23 @@ class UnknownCounts:
         return first
 
     def largest(self, count_max: int) -> list[tuple[str, str, str, int]]:
-        """Returns at most `count_max` rows (window, member, the field that may be meant or "", events), the most events first."""
+        """Returns at most `count_max` rows (window, member, the similar field that may be meant or "", count of events), the
+        greatest counts first."""
         rows = sorted(self._found, key=lambda each: (-each.events, each.window, each.name))
         return [(each.window, each.name, each.near, each.events) for each in rows[:count_max]]
 
 
 SKEW_WINDOW_MS = 10_000
-"""The length of a `ClockSkew`'s window."""
+"""The length of the time windows of `ClockSkew`, in milliseconds."""
 
 
 @dataclass(slots=True)
 class ClockSkew:
-    """An estimate of how far an engine's clock is ahead of the bus's, from the messages that it reads of one inbound partition.
+    """An estimate of how far an engine's clock is ahead of the bus's, from the messages of one inbound partition.
 
-    A message is read some time after it was appended. So the difference of the clocks is at most the least lag between append time
-    and the reader's clock. The least lag of the last one to two windows counts. Only messages that were read as they arrived are
-    evidence.
+    A message is read some time after it was appended. So the difference of the clocks is at most the least lag between a message's
+    append time and the reader's clock. The estimate is the least lag in the present time window and the one before. Only messages
+    that were read as they arrived may be added.
     """
 
     _least_us: int | None = None
@@ -114,7 +118,8 @@ class ClockSkew:
     _since_ms: int = 0
 
     def add_sample(self, now_ms: int, read_time_us: int, append_time_us: int) -> None:
-        """Records a message that was read at `read_time_us` by this engine's clock. `now_ms` never falls."""
+        """Records a message, appended at `append_time_us` by the bus's clock and read at `read_time_us` by this engine's. `now_ms`
+        is monotonic."""
         late_us = read_time_us - append_time_us
         if self._least_us is None or now_ms - self._since_ms >= SKEW_WINDOW_MS:
             self._before_us = self._least_us if now_ms - self._since_ms < 2 * SKEW_WINDOW_MS else None
@@ -123,7 +128,8 @@ class ClockSkew:
 
     @property
     def ahead_ms(self) -> int | None:
-        """The most by which this engine's clock is ahead, in milliseconds; negative if the bus's is. None while unknown."""
+        """The upper bound of the milliseconds by which this engine's clock is ahead; negative if the bus's is ahead. None without
+        samples."""
         if self._least_us is None:
             return None
         least_us = self._least_us if self._before_us is None else min(self._least_us, self._before_us)
@@ -132,7 +138,7 @@ class ClockSkew:
 
 @dataclass(slots=True)
 class PromotionTimes:
-    """The times of the stages of the newest promotion, to report how long each took."""
+    """The times at which the stages of the newest promotion ended, to report how long each took."""
 
     vacancy_ms: int = 0
     campaign_ms: int = 0
@@ -145,7 +151,7 @@ class PromotionTimes:
 
 @dataclass(slots=True)
 class InboundState:
-    """An inbound partition: when it last moved, and how far its clock is from this machine's."""
+    """An inbound partition with its facts and the estimated difference of the clocks."""
 
     partition: Partition
     facts: facts.InboundFacts
@@ -154,7 +160,7 @@ class InboundState:
 
 @dataclass
 class GroupState:
-    """The state of one engine in one group. Times are the engine's monotonic milliseconds."""
+    """The state of one engine in one group. Times are monotonic milliseconds of this process (`Ports.clock_ms`)."""
 
     group: str
     identity: Member
@@ -176,26 +182,26 @@ class GroupState:
     persisting: facts.Persisting = field(default_factory=facts.Persisting)
     projects: facts.Projects = field(default_factory=facts.Projects)
     warming: facts.Warming | None = None
-    """Set for an engine that makes its state from recent input."""
+    """The progress of an engine that makes its state from recent input; None for any other."""
     streams: dict[str, facts.StreamFacts] = field(init=False)
     """The facts of every output stream."""
     ended_because: str = ""
     ended_by: Reason | None = None
     namesake: Member | None = None
-    """The record of another process under this engine's name, as last read."""
+    """The member record of another process under this engine's name, as last read; None without one."""
     version_differences: tuple[str, ...] = ()
-    """The reported differences of other engines from this one."""
+    """Sentences on engines with other versions or processors than this engine, as last reported."""
     producer: Producer | None = None
     points_ahead: dict[str, ProgressPoints] = field(default_factory=dict)
-    """Progress by stream that was read and that this engine's outputs have not reached."""
+    """By stream, the committed progress that was read and that this engine's outputs have not reached."""
     arrivals: dict[str, deque[tuple[int, int]]] = field(default_factory=dict)
-    """Pairs (sequence, when it was computed), oldest first, of each stream that a spare keeps for a time."""
+    """By stream, pairs (sequence, time computed), oldest first; only for streams of which a spare retains a span of time."""
     step_rows: StepSize = field(default_factory=lambda: StepSize(STEP_ROWS_MIN, STEP_ROWS_MAX))
-    """The count of rows that the core takes at a time."""
+    """The count of input rows that the core computes in one step."""
     part_rows: StepSize = field(default_factory=lambda: StepSize(PART_ROWS_MIN, EXTRA_ROWS_MAX))
-    """The count of rows that a single one may cause at a time."""
+    """The count of rows that one input row may cause in one part."""
     transaction: Transaction | None = None
-    """The transaction under way; there is at most one."""
+    """The transaction under way, of which there is at most one; None without one."""
     epoch_request: EpochRequest[Agreement | None] | None = None
     """The request for the newest epoch, made after the last fence."""
     budget: CommitBudget = field(init=False)
@@ -209,12 +215,12 @@ class GroupState:
     trim: SingleJob = field(default_factory=SingleJob)
     inbound_check: SingleJob = field(default_factory=SingleJob)
     inbound_findings: deque[str] = field(default_factory=deque)
-    """Sentences on inbound topics, filled by a background job."""
+    """Sentences on inbound topics with another partition count, appended by a background job."""
     promotion_times: PromotionTimes = field(default_factory=PromotionTimes)
     bad_counts: BadCounts = field(default_factory=BadCounts)
     unknown_counts: UnknownCounts = field(default_factory=UnknownCounts)
     alarms: dict[tuple[HaEventKind, str], int] = field(default_factory=dict)
-    """The time of the last report by kind and reason of an alarm (`recording.alarm`)."""
+    """The time of the last report of an alarm, by kind and reason (`recording.alarm`)."""
 
     def __post_init__(self) -> None:
         self.streams = {name: facts.StreamFacts() for name in self.held.streams}
@@ -227,12 +233,12 @@ class GroupState:
 
     @property
     def order(self) -> int:
-        """The sum of the input positions; it rises with the input."""
+        """The sum of the next offsets of all inbound partitions; it rises with the input and orders snapshots."""
         return sum(self.core.next_offsets.values())
 
     @property
     def differences(self) -> list[facts.Difference]:
-        """The differences found, sorted by stream."""
+        """The differences between this engine's outputs and the committed ones, at most one per stream, sorted by stream."""
         found = ((name, stream.difference) for name, stream in sorted(self.streams.items()))
         return [difference for _, difference in found if difference is not None]
 
@@ -301,9 +307,9 @@ def view_of(state: GroupState, ports: Ports) -> View:
 
 
 def _own_digests(state: GroupState) -> Mapping[str, int]:
-    """Returns this engine's digest at the output at which another engine differs from what is committed, by engine.
+    """Returns, by engine, this engine's digest of the output at which that engine differs from what is committed.
 
-    Only for streams in which this engine differs, too.
+    Only for streams in which this engine differs too, and digests that it still has: equal digests show that two engines agree.
     """
     found = {}
     for other in state.membership.others:

@@ -1,4 +1,4 @@
-"""Writes an engine's description of itself to its group, and reads the others' descriptions (SPEC M5)."""
+"""Writes an engine's description of itself for its group, and parses the descriptions of other engines (SPEC M5)."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ _COMMIT = "commit"
 _EPOCH = "epoch"
 _ROLE_AGE = "role_age_ms"
 PROJECT = "project"
-"""The number of the project that an engine runs (`rules.upgrading.ProjectVersion`)."""
+"""The key of the project's number in a description (`rules.upgrading.ProjectVersion`)."""
 CUT_OVERS = "moves"
 _MEMORY_BY_WINDOW = "memory_by_window"
 CONNECTORS = "connectors"
-"""Facts by name: state, rows, last error, and the milliseconds until a failed connector is retried."""
+"""The key of the connectors in a description: by name, state, rows, last error, and milliseconds until a failed connector is
+retried."""
 _CONNECTORS_MAX, _BAD_MAX, _ERROR_LENGTH_MAX = 100, 50, 500
 TROUBLE_MS = 60_000
-"""How long an engine reports that bus or coordination failed to do something."""
+"""The time for which an engine shows the last failure of bus or coordination in its description."""
 _WINDOWS_MAX = 50
-"""The largest windows whose memory an engine reports: its description is written every half second."""
+"""The count of windows, the largest ones, whose memory an engine reports: its description is written every half second."""
 
 
 def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, ConnectorFacts]) -> Member:
-    """Returns this engine's description at `now_ms`, `connectors` included. Every detail is text; structured ones are JSON."""
+    """Returns this engine's description at `now_ms`, with the facts of its `connectors`. Every detail is text; structured details
+    are JSON."""
     held = state.held.streams
     detail = {
         **state.identity.detail,
@@ -92,7 +94,8 @@ def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, Connector
 
 
 def _connectors(found: Mapping[str, ConnectorFacts]) -> dict[str, list[object]]:
-    """Returns the facts of connectors by name, those that failed first; long errors are cut off."""
+    """Returns [state, rows, last error, retry_in_ms] by connector, failed ones first; at most _CONNECTORS_MAX, and long errors are
+    cut off."""
     names = sorted(found, key=lambda name: (found[name].retry_in_ms is None, name))[:_CONNECTORS_MAX]
     return {name: [f.state, f.rows, f.last_error[:_ERROR_LENGTH_MAX], f.retry_in_ms] for name in names for f in [found[name]]}
 
@@ -104,7 +107,8 @@ def _memory_by_window(state: GroupState) -> dict[str, Mapping[str, int]]:
 
 
 def memory_by_window(member: Member) -> dict[str, dict[str, int]]:
-    """Returns bytes of the state by window and kind, if the engine has a budget; only of windows whose rows may be evicted."""
+    """Returns the bytes of a member's state by window and kind, only of windows whose rows may be evicted; empty if unreported or
+    invalid."""
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         found = json.loads(member.detail.get(_MEMORY_BY_WINDOW, "{}"))
         return {str(name): {str(what): int(size) for what, size in sizes.items()} for name, sizes in found.items()}
@@ -112,30 +116,30 @@ def memory_by_window(member: Member) -> dict[str, dict[str, int]]:
 
 
 def _persisting(state: GroupState) -> tuple[int, str] | None:
-    """Returns the request for a snapshot that this engine works on, as (number, store); None without one."""
+    """Returns (number, store) of the persist request that this engine is working on; None without one."""
     known = state.persisting
     return (known.number + 1, known.request.to) if known.is_begun and known.request is not None and known.outcome is None else None
 
 
 def _skews_ms(state: GroupState) -> dict[str, int]:
-    """Returns by inbound partition how far this engine's clock is ahead of the bus's, if known."""
+    """Returns the milliseconds by which this engine's clock is ahead of the bus's, by "topic index/partition", as far as known."""
     skews = {f"{each.facts.topic_index}/{each.facts.number}": each.skew.ahead_ms for each in state.inbound}
     return {partition: ahead_ms for partition, ahead_ms in skews.items() if ahead_ms is not None}
 
 
 def _pending_qualities(state: GroupState) -> list[str]:
-    """Returns streams that may lose nothing, but of which this engine lacks uncommitted outputs (the quality was changed
-    lately)."""
+    """Returns the streams whose quality forbids loss but of which this engine has released uncommitted outputs, because the quality
+    was changed lately."""
     return [name for name, stream in stream_views(state).items() if has_missing_outputs(stream)]
 
 
 def _sequences(state: GroupState) -> dict[str, int]:
-    """Returns the newest sequence of each stream whose numbers are the group's."""
+    """Returns the newest sequence of each stream, without streams whose numbers this engine has yet to adopt."""
     return {name: stream.last_sequence for name, stream in state.held.streams.items() if not state.streams[name].is_unadopted}
 
 
 def _digests(state: GroupState) -> list[tuple[str, int]]:
-    """Returns the digests of these streams, and those of traced windows, which are not streams."""
+    """Returns (name, digest) of each stream whose numbers this engine knows, and of each traced window, which is not a stream."""
     unknown = {name for name, each in state.streams.items() if each.is_unadopted}
     return [(name, digest) for name, digest in state.core.digests.items() if name not in unknown]
 
@@ -149,17 +153,18 @@ def _json(value: object) -> str:
 
 
 def is_differing(member: Member) -> bool:
-    """Whether an engine reports that its outputs are not those committed."""
+    """Whether a member reports that its outputs differ from those committed."""
     return _DIFFERS in member.detail
 
 
 def rank_of(member: Member) -> int:
-    """Returns how far an engine is, as the sum of its output sequences; the greater rank goes first in an election."""
+    """Returns the sum of a member's output sequences: in an election, the candidate with the greatest rank goes first."""
     return sum(member.sequences.values())
 
 
 def other_members_of(members: Sequence[Member], own_engine: str, stale_ms: int) -> tuple[OtherMember, ...]:
-    """Returns the other engines whose records are less than `stale_ms` older than the newest record of any engine."""
+    """Returns the other engines, as decisions need them, whose records are less than `stale_ms` older than the newest record of the
+    group."""
     return tuple(
         OtherMember(
             m.engine,
@@ -181,13 +186,13 @@ def other_members_of(members: Sequence[Member], own_engine: str, stale_ms: int) 
 
 
 def _order_of(member: Member) -> int:
-    """Returns the sum of another engine's input positions; -1 if they are missing or invalid."""
+    """Returns the sum of a member's input positions; -1 if they are missing or invalid."""
     known = positions_of(member)
     return sum(known.values()) if known else -1
 
 
 def positions_of(member: Member) -> dict[str, int]:
-    """Returns an engine's next offsets by "topic index/partition"; empty if they are missing or invalid."""
+    """Returns a member's next offsets by "topic index/partition"; empty if they are missing or invalid."""
     try:
         found = {str(partition): int(offset) for partition, offset in json.loads(member.detail.get(_POSITIONS, "")).items()}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
@@ -201,10 +206,10 @@ def _is_partition(text: str) -> bool:
 
 
 def spares_of(members: Sequence[Member], holder: str, silent_ms: int) -> list[Member]:
-    """Returns the engines that could have the role next: standbys that renewed their records less than `silent_ms` before
-    the newest renewal of any engine.
+    """Returns the engines that could become active next: standbys whose records are less than `silent_ms` older than the group's
+    newest record.
 
-    If a group has two projects, only those of the project that the holder runs.
+    If a group runs two projects, only engines of the holder's project are returned.
     """
     heard = [m for m in membership.recently_seen(members, silent_ms) if m.role == Role.STANDBY.value and m.engine != holder]
     leading = {_project(m) for m in members if m.engine == holder}
@@ -216,25 +221,26 @@ def _project(member: Member) -> int:
 
 
 def _confirmed_by(member: Member) -> int:
-    """Returns the order of the newest snapshot that another engine confirmed; -1 for none."""
+    """Returns the order of the newest snapshot that a member confirmed; -1 for none."""
     order = parsed_number(member.detail.get(_CONFIRMED, ""))
     return -1 if order is None else order
 
 
 def _priority(member: Member) -> int:
-    """Returns the snapshot priority of another engine; 1 if not reported."""
+    """Returns the snapshot priority of a member; 1 if unreported or invalid."""
     priority = parsed_number(member.detail.get(_PRIORITY, ""))
     return 1 if priority is None else priority
 
 
 def _held(member: Member) -> tuple[int, int] | None:
-    """Returns the epoch that another engine is active under, and since how many milliseconds; None if it is not active."""
+    """Returns (the epoch under which a member is active, milliseconds for which it was active when it reported so); None if it is
+    not active."""
     epoch, age_ms = (parsed_number(member.detail.get(name, "")) for name in (_EPOCH, _ROLE_AGE))
     return None if epoch is None or age_ms is None or member.role != Role.ACTIVE.value else (epoch, age_ms)
 
 
 def _commit_sizes(member: Member) -> CommitSizes | None:
-    """Returns what another engine learned about transaction sizes of the bus; None if missing or invalid."""
+    """Returns the transaction sizes that a member reports the bus to accept; None if missing or invalid."""
     try:
         return CommitSizes(*(int(number) for number in json.loads(member.detail.get(_COMMIT, ""))))
     except (ValueError, TypeError, OverflowError, RecursionError):
@@ -242,7 +248,7 @@ def _commit_sizes(member: Member) -> CommitSizes | None:
 
 
 def _evidence(text: str) -> Difference | None:
-    """Returns the evidence in another engine's description; None if missing or invalid."""
+    """Returns the difference that a member reports between its outputs and those committed; None if missing or invalid."""
     try:
         stream, sequence, digest, epoch = json.loads(text)
     except (ValueError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""The socket side of detection: a spare holds a connection to the active engine and notices its closing at once.
+"""Detects the end of an active engine by sockets: a spare holds a connection to it and notices at once when the connection closes.
 
 Detection is fast and allowed to be wrong: an error costs a needless promotion, never an event. The states of a
 spare's knowledge, from the surest:
@@ -33,7 +33,8 @@ from hotspare.ha.rules.detection import Attempt, Reached, status_after
 from hotspare.ha.rules.view import PeerStatus
 
 CONNECTIONS_MAX = 1_024
-"""More than a group's engines. Later connections are closed at once; a spare among them relies on the lease."""
+"""The maximum of connections, more than a group has engines. Later connections are closed at once; their spares rely on the
+lease."""
 _LOOPBACK = HostPort(LOOPBACK)
 _GREETING_BYTES_MAX = 1_024
 _CONNECT_TIMEOUT_S = 0.25
@@ -42,17 +43,17 @@ _RETRY_SOON_S = 0.02
 _RETRY_S = 0.5
 _ACCEPT_PAUSE_S = 0.1
 _KEEP_ALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
-"""Seconds of silence before the first probe, seconds between two probes, and the count of unanswered probes."""
+"""The socket options of keep-alive: seconds of silence before the first probe, seconds between probes, and unanswered probes."""
 
 
 def greeting(engine: str, space: str, process_id: int, started: int) -> bytes:
-    """Returns the line that an engine sends to each client: its name, and a digest of its process."""
+    """Returns the line that an engine sends to each client: its name, and a digest of its process (space, id and start)."""
     process = hashlib.blake2b(f"{space} {process_id} {started}".encode(), digest_size=8).hexdigest()
     return f"hotspare {engine} {process}\n".encode()
 
 
 def is_answering(member: Member) -> bool:
-    """Whether the very process that the record names answers at a member's address. False proves nothing."""
+    """Whether the process that a member record names answers at the address in that record. False proves nothing."""
     address = parse_host_port(member.address)
     if address is None:
         return False
@@ -65,7 +66,8 @@ def is_answering(member: Member) -> bool:
 
 
 def _read_first_line(connection: socket.socket, timeout_s: float) -> bytes:
-    """Returns the first line that the other side sends, or what it sent before it closed. Raises OSError after `timeout_s`."""
+    """Returns the bytes that the other side sends up to its first line end, or until it closes. Raises OSError after
+    `timeout_s`."""
     said, deadline_s = b"", time.monotonic() + timeout_s
     while not said.endswith(b"\n") and len(said) < _GREETING_BYTES_MAX:
         connection.settimeout(max(0.001, deadline_s - time.monotonic()))
@@ -77,7 +79,7 @@ def _read_first_line(connection: socket.socket, timeout_s: float) -> bytes:
 
 
 def _keep_alive(connection: socket.socket) -> None:
-    """Makes the system detect that the other end has vanished."""
+    """Enables keep-alive, so that the system detects a vanished other end."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEP_ALIVE:
         if hasattr(socket, name):
@@ -98,10 +100,10 @@ def _listening(listen: HostPort) -> socket.socket:
 
 
 class PeerServer:
-    """Accepts connections of spares, greets each as this process, and keeps them open until the process ends.
+    """Accepts connections of spares, sends each the `greeting` of this process, and keeps them open until the process ends.
 
-    It listens on `listen` and advertises `advertised`, by default the same; port 0 there becomes the port that it listens on.
-    Raises UsageError if it cannot listen.
+    The server listens on `listen`. `address` is the `advertised` address, by default `listen`; port 0 in it is replaced by the
+    actual port. Raises UsageError if it cannot listen.
     """
 
     def __init__(self, engine: str, listen: HostPort = _LOOPBACK, advertised: HostPort | None = None) -> None:
@@ -149,7 +151,7 @@ class PeerServer:
             self._drop(connection)
 
     def _drop(self, connection: socket.socket) -> None:
-        """Closes a connection that the spare closed, or on which it sent data, which no spare does."""
+        """Closes a connection that a spare has closed, or on which the other side sent data, which no spare does."""
         with contextlib.suppress(KeyError):
             self._selector.unregister(connection)
         with self._lock:
@@ -157,7 +159,7 @@ class PeerServer:
         connection.close()
 
     def hang_up(self) -> None:
-        """Closes all connections at once, for a process that is about to end: the system would take a while."""
+        """Closes all connections at once when the process is about to end, so that spares notice before the system closes them."""
         with self._lock:
             self._stopped.set()
             connections = list(self._connections)
@@ -174,16 +176,16 @@ class PeerServer:
 
 
 class PeerLink:
-    """Watches the leader that it was last given, over sockets, in one thread of its own: a `PeerPort`.
+    """Watches the leader last passed to `watch`, over sockets, in a thread of its own: a `PeerPort`.
 
-    `space` is this engine's process space. `changed` is called from that thread whenever the status changes. `endings` watches the
-    holder's process, if it can be seen, for all links of this process.
+    `space` is this engine's process space. The thread calls `changed` whenever the status changes. `endings`, shared by all links
+    of this process, watches the leader's process if it is in the same process space.
     """
 
     def __init__(self, engine: str, space: str, changed: Callable[[], None], endings: ProcessWatcher | None = None) -> None:
         self._engine = engine
         self.connect_timeout_s = _CONNECT_TIMEOUT_S
-        """How long a leader has to accept the connection, and then to greet."""
+        """The seconds within which a leader has to accept the connection, and then to send its greeting."""
         self._endings = endings or ProcessWatcher()
         self._space = space
         self._changed = changed
@@ -233,7 +235,8 @@ class PeerLink:
                 self._follow(leader)
 
     def _follow(self, leader: Leader) -> None:
-        """Keeps a connection, reconnecting, until the holder has ended or another leader is to be watched."""
+        """Connects, and reconnects, to `leader` and updates the status, until its process has ended or another leader is to be
+        watched."""
         reached, tries = Reached.NEVER, 0
         while self._is_current(leader):
             attempt, connection = self._try_connect(leader)
@@ -248,7 +251,7 @@ class PeerLink:
             self._pause(leader, _RETRY_SOON_S if tries <= _RETRIES_AT_ONCE else _RETRY_S)
 
     def _try_connect(self, leader: Leader) -> tuple[Attempt, socket.socket | None]:
-        """Returns the result of an attempt to reach the holder, and the connection if there is one."""
+        """Returns (result of an attempt to reach the leader, connection); the connection is None unless the result is ANSWERED."""
         if self._has_ended(leader):
             return Attempt.ENDED, None
         try:
@@ -265,8 +268,8 @@ class PeerLink:
         return leader.process_space == self._space
 
     def _connect(self, leader: Leader) -> socket.socket:
-        """Returns a connection to the very process. Raises ConnectionError if it is refused or another process answers; OSError if
-        unknown."""
+        """Returns a connection to exactly the leader's process. Raises ConnectionError if it is refused or another process answers,
+        OSError in unclear cases."""
         address = parse_host_port(leader.address)
         if address is None:
             raise OSError(f"{leader.address[:80]!r} is not an address")
@@ -291,7 +294,8 @@ class PeerLink:
             raise ConnectionResetError("another process answered")
 
     def _wait_until_closed(self, connection: socket.socket, leader: Leader) -> None:
-        """Waits until the other side closes, is silent for too long, or its process, if it can be seen, has begun to end."""
+        """Waits until the other side closes the connection or has vanished, or until the leader's process, if visible, begins to
+        end. Closes the connection."""
         connection.settimeout(None)
         with contextlib.suppress(OSError), self._watching_process_end(connection, leader):
             connection.recv(1)  # nothing is ever sent after the greeting
@@ -300,8 +304,8 @@ class PeerLink:
         connection.close()
 
     def _watching_process_end(self, connection: socket.socket, leader: Leader) -> AbstractContextManager[None]:
-        """Closes the connection here as soon as the holder's process begins to end, before the system does, while the block
-        runs."""
+        """Returns a context that, as soon as the leader's process begins to end, sets the status to ENDED and shuts the connection
+        down. The system would close it later. Does nothing for an invisible process."""
 
         def hang_up() -> None:
             self._set(leader, PeerStatus.ENDED)  # the status does not wait for this link's own thread
@@ -313,7 +317,7 @@ class PeerLink:
         return self._endings.watch_process(leader.process_id, leader.process_start, hang_up)
 
     def _pause(self, leader: Leader, pause_s: float) -> None:
-        """Waits until it is time to try again, the holder has ended, or another leader is to be watched."""
+        """Waits for `pause_s`, or until the leader's process has ended or another leader is to be watched."""
         until_s, look_s = time.monotonic() + pause_s, _RETRY_SOON_S if self._can_see_process(leader) else pause_s
         while not self._wanted.wait(look_s) and time.monotonic() < until_s and not self._has_ended(leader):
             pass

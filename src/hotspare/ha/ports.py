@@ -1,4 +1,4 @@
-"""The ports of a group: all its effects outside its own memory go through one of these."""
+"""Defines the ports of a group: all its effects outside its own memory pass through one of them."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def _wall_us() -> int:
 
 
 def _pause(_: int) -> None:
-    """Does nothing: time passes by itself."""
+    """Does nothing, for hosts on which time passes by itself."""
 
 
 def _ignore_read_limit(_: frozenset[tuple[int, int]]) -> None:
-    """Does nothing, for hosts that do not bound what is read."""
+    """Does nothing, for hosts that always read all partitions."""
 
 
 def _no_store(url: str) -> Store:
@@ -49,12 +49,13 @@ def _no_store(url: str) -> Store:
 
 
 def _ignore_read_interval(_: int) -> None:
-    """Does nothing, for hosts that do not read by an interval."""
+    """Does nothing, for hosts that do not read the bus at intervals."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectorFacts:
-    """The status of a connector of this engine. `retry_in_ms`: the time until a failed one is retried; None for all others."""
+    """The status of a connector of this engine. `retry_in_ms`: milliseconds until a failed connector is retried; None for all
+    others."""
 
     state: str
     rows: int = 0
@@ -63,7 +64,7 @@ class ConnectorFacts:
 
 
 def _no_connectors() -> Mapping[str, ConnectorFacts]:
-    """Returns the facts of a group that runs without connectors."""
+    """Returns an empty mapping, for hosts that run no connectors."""
     return {}
 
 
@@ -71,19 +72,19 @@ def _no_connectors() -> Mapping[str, ConnectorFacts]:
 class Ports:
     """The services of the host. `clock_ms`: this process's monotonic milliseconds.
 
-    report                must not raise
+    report                receives each event; must not raise
     background            runs a job that may take long, once, now or in another thread
     end_process           ends the process with this id and start, if it is still that process and is stopped; returns whether it
                           did
     is_alive              whether the process that a member record names is known to run, even if frozen; False if no other process
                           can exist
-    pause                 lets milliseconds pass while an engine joins
+    pause                 waits for a time in milliseconds, while an engine joins
     wall_us               this machine's time of day, for reports and schedules only
     repeat_in_background  as `ha.calls.background_repeater.BackgroundRepeater`
     start_call            makes a call, now or in another thread. After a call in another thread, `GroupEngine.run_ha_loop` must
                           be called
     set_read_interval_ms  sets the minimum time between two reads of the bus while little input arrives; must not block
-    restrict_reading      names the only partitions (index of the topic, number) to read from now on, empty for all; must not block
+    restrict_reading      sets the only partitions (index of the topic, number) to read from now on, empty for all; must not block
     unlocked              a context in which a promotion's call runs while batches are computed and held. The call may use only what
                           it needs
     open_store            opens another store than the group's, to persist a snapshot there; the caller closes it

@@ -1,7 +1,7 @@
-"""Watches in one thread per process whether other processes have begun to end, for all groups that the process hosts.
+"""Watches, in one thread, whether other processes have begun to end, for all groups that this process hosts.
 
-It costs a small read per watched process every few milliseconds. If each spare watched by itself, a process that hosts many shards
-would use a tenth of a core. All of its spares would wake at the very moment at which they are to take over.
+A watched process costs a small read every few milliseconds. If each spare watched by itself, a process that hosts many shards would
+use a tenth of a core. All its spares would also wake at the very moment at which they have to take over.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from hotspare.base.processes import is_process_ending_or_ended
 
 _LOOK_S = 0.005
 _Process = tuple[int, int]
-"""The id and the start of a process."""
+"""The id and the start time of a process, which together identify it."""
 
 
 class ProcessWatcher:
-    """Watches processes. Thread-safe. The thread is a daemon, and waits while no process is watched."""
+    """Watches processes. Thread-safe. The watching thread is a daemon, and sleeps while no process is watched."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -27,9 +27,10 @@ class ProcessWatcher:
 
     @contextlib.contextmanager
     def watch_process(self, process_id: int, started: int, on_end: Callable[[], None]) -> Iterator[None]:
-        """Calls `on_end` once, from the watching thread, if that very process ends or has ended while the block runs.
+        """Returns a context within which `on_end` is called once, from the watching thread, if the process ends or has already
+        ended.
 
-        It must not block or raise, and may still run when the block has ended.
+        `on_end` must not block or raise, and may still run when the block has ended.
         """
         asked = ((process_id, started), on_end)
         with self._changed:

@@ -1,3 +1,3 @@
-"""The log, which never contains passwords."""
+"""Writes the log, which never contains passwords."""
 
 __all__ = ["log", "secrets"]

@@ -1,7 +1,7 @@
 """The log of hotspare: a closed list of events, each with its level and meaning, so that operators can search and alert on names.
 
-Lines go to standard error, as text for users by default and as one JSON object per line on request. Every line of an engine has its
-group, engine and role. Field names end in their units. structlog, which loads asyncio, is imported at the first line.
+Lines are written to standard error, by default as text for users, on request as one JSON object per line. Every line of an engine
+has its group, engine and role. Field names end in their units. structlog, which loads asyncio, is imported at the first line.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Level(Enum):
-    """The importance of a line to its reader."""
+    """The importance of a log line to its reader."""
 
     DEBUG = 10
-    """Routine of every few seconds, for debugging hotspare itself."""
+    """Routine events that recur every few seconds, for debugging hotspare itself."""
     INFO = 20
-    """Starts, ends, readiness, changes of role: a line for each, and none while nothing changes."""
+    """One line for each start, end, readiness or change of role, and none while nothing changes."""
     WARNING = 30
     """The engine continues, but an operator should check it."""
     ERROR = 40
@@ -120,7 +120,7 @@ class LogEvent(Enum):
 
 
 class Log:
-    """A logger with the fields of each of its lines."""
+    """A logger whose bound fields are part of every line that it writes."""
 
     def __init__(self, logger: structlog.typing.FilteringBoundLogger | None = None) -> None:
         self._bound = logger
@@ -132,18 +132,19 @@ class Log:
         return structlog.get_logger("hotspare") if self._bound is None else self._bound
 
     def bind(self, **fields: object) -> Self:
-        """Returns a logger with additional fields: `group`, `engine`, `role`, `connector`, ..."""
+        """Returns a logger with additional bound fields (`group`, `engine`, `role`, `connector`, ...); this one stays as it is."""
         return type(self)(self._logger.bind(**fields))
 
     def event(self, event: LogEvent, message: str = "", **fields: object) -> None:
-        """Writes one line. `message` is a sentence for users; values for programs are in `fields`."""
+        """Writes one line with the level of `event`. `message` is a sentence for users; `fields` are values for programs."""
         if message:
             fields["message"] = message
         self._logger.log(event.level.value, event.label, **fields)
 
 
 def configure_logging(format_: LogFormat = LogFormat.HUMAN, level: Level = Level.INFO, stream: TextIO | None = None) -> None:
-    """Configures logging for the whole process, once, before the first line."""
+    """Configures logging for the whole process; call it once, before the first line. Lines below `level` are dropped; `stream` is
+    standard error by default."""
     import structlog
 
     out = stream if stream is not None else sys.stderr

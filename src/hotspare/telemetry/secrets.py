@@ -14,13 +14,15 @@ _SECRET_PARAMETER = re.compile(
 
 
 def masked(text: str) -> str:
-    """Returns `text` with the passwords of URLs and of `name=value` pairs replaced."""
+    """Returns `text` with MASK in place of each password of a URL and each value of a `name=value` pair whose name marks it as
+    secret."""
     text = _URL_PASSWORD.sub(lambda match: f"{match['start']}:{MASK}@", text)
     return _SECRET_PARAMETER.sub(lambda match: match["start"] + MASK, text)
 
 
 def masked_value(name: str, value: object) -> object:
-    """Returns the value of a log field as it may be shown."""
+    """Returns `value` as a log line may show it: MASK if the name of the field marks it as secret, otherwise masked as by
+    `masked`."""
     if _SECRET_NAME.search(name):
         return MASK
     if isinstance(value, str):

@@ -7,10 +7,10 @@ lost can still take place later, but then against that version, so at most once 
 **Lease.** ZooKeeper has no clock that a client can read, and a session is not a lease: servers keep a killed process's session for
 seconds, by default at least 4. So a lease is a length, and a holder renews it by counting in the role node. A watcher notes on its
 own monotonic clock when it first saw each count; the lease is over when that is longer ago than its length. No clocks are ever
-compared, so none needs to be right. The error is at most the time between two looks, and always towards waiting. Time in which the
+compared, so none needs to be right. The error is at most the time between two reads, and always towards waiting. Time in which the
 servers did not answer the watcher does not count. After a lost connection the lease counts from the start, as the holder may have
 had no way to renew. The session also bounds the lease: the holder's ephemeral node shows when its session is over. Then so is the
-lease, even for a client that looks for the first time, unless the session ended in an outage.
+lease, even for a client that reads it for the first time, unless the session ended in an outage.
 
 **Members** are ephemeral sequential nodes: the sequence is the order of joining. A lost session removes them; the next
 `refresh_member` creates them again. `seen_ms` is the time of writing by the servers' clock.
@@ -22,8 +22,8 @@ that an engine makes progress, and the bus needs a number that grows, not an ord
 
     ROOT/groups/GROUP/role                          the holder of the newest epoch (`_RoleNode`), in JSON
     ROOT/groups/GROUP/members/ENGINE-0000000007     a member as it describes itself; removed with its session
-    ROOT/groups/GROUP/sessions/SESSION              of an engine that joined; removed with its session
-    ROOT/groups/GROUP/facts/NAME                    a fact, as it is or compressed
+    ROOT/groups/GROUP/sessions/SESSION              a session of an engine that joined; removed when it ends
+    ROOT/groups/GROUP/facts/NAME                    a fact, plain or compressed
 
 Names of groups, engines and facts are free text; each is percent-encoded to one node's name.
 """
@@ -51,30 +51,31 @@ from hotspare.coordination.zookeeper.session import NODE_STATES, ZooKeeperSessio
 from hotspare.coordination.zookeeper.url import ZooKeeperTarget
 
 NODE_BYTES_MAX = 900_000
-"""ZooKeeper accepts 1 MiB for a whole request unless configured otherwise."""
+"""The maximum bytes of a node or a transaction; ZooKeeper accepts 1 MiB for a whole request unless configured otherwise."""
 _FORMAT = 1
 _SEQUENCE_LENGTH = 10
 _PLAIN, _COMPRESSED = b"p", b"z"
 _CONTENDED = Retry(tries_max=20)
-"""The tries of one call while others change the same node. A failed try means that another client succeeded: no pause."""
+"""The attempts of one call while other clients change the same node. A failed attempt means that another client succeeded, so there
+is not any pause."""
 _FIRST_CONTACT = 1
 _REMOVED_AT_ONCE = 1_000
-"""Facts removed per transaction: the servers do nothing else meanwhile."""
+"""The maximum of facts removed per transaction, since the servers do nothing else meanwhile."""
 _NO_NODE = -1
-"""The version of a missing node."""
+"""The version that denotes a missing node; passed to `set`, it matches any version."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sighting:
-    """The time when this client first saw a renewal. `renewal` names it: contact, epoch, count. Each contact starts without
-    sightings."""
+    """The time when this client first saw a renewal. `renewal` identifies the renewal by contact, epoch and count, so a new contact
+    starts without sightings."""
 
     renewal: tuple[int, int, int]
     seen_ms: int
 
 
 class ZooKeeperCoordination:
-    """A `Coordination` (contract). A call may also raise CoordinationError itself, if access is refused."""
+    """A `Coordination` (contract). Every call may also raise CoordinationError itself, if ZooKeeper refuses access."""
 
     def __init__(
         self,
@@ -83,7 +84,7 @@ class ZooKeeperCoordination:
         members_max: int = rules.MEMBERS_MAX,
         removed_at_once: int = _REMOVED_AT_ONCE,
     ) -> None:
-        """Connects. Raises CoordinationSuspended if no server answers.
+        """Connects to a server. Raises CoordinationSuspended if none answers.
 
         A group has at most `members_max` members; a transaction removes at most `removed_at_once` nodes.
         """
@@ -93,14 +94,14 @@ class ZooKeeperCoordination:
         self._ensured: set[str] = set()
         self._announced: set[tuple[str, str]] = set()
         self._own_members: dict[tuple[str, str], tuple[str, str]] = {}
-        """(group, engine) -> session, path"""
+        """The member node of each (group, engine): its session and its path."""
         self._known: dict[str, tuple[_RoleNode, int]] = {}
-        """group -> the role node as this client last wrote or read it, and its version"""
+        """The role node of each group as this client last wrote or read it, and its version."""
         self._sightings: dict[str, _Sighting] = {}
         self._member_names: dict[str, tuple[str, ...]] = {}
-        """group -> the members' nodes, as this client last listed them"""
+        """The names of each group's member nodes, as this client last listed them."""
         self._alive: dict[str, tuple[int, str]] = {}
-        """group -> the contact in which the holder's session was last seen alive, and that session"""
+        """By group: the contact in which the holder's session was last seen alive, and that session."""
 
     def extended_timeouts(self) -> AbstractContextManager[None]:
         return self._session.extended_timeouts()
@@ -118,9 +119,11 @@ class ZooKeeperCoordination:
         self._own_members[key] = session, self._write_member(GroupPaths(self._root, group), group, member.engine, data)
 
     def _write_member(self, paths: GroupPaths, group: str, engine: str, data: bytes) -> str:
-        """Creates or refreshes the one node of this engine and session; removes those of its earlier sessions. Returns its path.
+        """Creates or refreshes the member node of this engine and session; removes those of its earlier sessions. Returns the
+        node's path.
 
-        It also announces the session, so that a campaign does not have to do it first.
+        It also announces the session, so that a later campaign saves that round trip. Raises UsageError if the group has too many
+        members.
         """
         own_session = self._session.client_id[0]
         for _ in _CONTENDED.tries():
@@ -164,8 +167,8 @@ class ZooKeeperCoordination:
         return tuple(found.values())
 
     def _member_nodes(self, group: str) -> Iterator[tuple[str, tuple[bytes, ZnodeStat]]]:
-        """Yields paths and contents in the order of joining. Known nodes are read together with the names: one round trip if none
-        was added."""
+        """Yields (path, (data, status)) of each member node, in the order of joining. Nodes known from the last call are read with
+        the list of names: one round trip unless a member joined."""
         session, folder = self._session, GroupPaths(self._root, group).members
         known = self._member_names.get(group, ())
         _, listed, *nodes = session.execute_or_none(
@@ -204,7 +207,8 @@ class ZooKeeperCoordination:
         return rules.leader_of(replace(node.record, lease_end_ms=left_ms), 0)
 
     def _is_over(self, group: str, session: str, sessions: Sequence[str]) -> bool:
-        """Whether the holder's session ended while this client had contact; in an outage the holder may have had none either."""
+        """Whether the holder's session is certain to have ended. After a reconnection of this client, a missing session counts only
+        if the client saw it since: the holder may have lost it in the same outage."""
         contact = self._session.contact
         if session in sessions:
             self._alive[group] = contact, session
@@ -216,11 +220,11 @@ class ZooKeeperCoordination:
         return node.lease_ms - (now_ms - self._sighted(group, node, now_ms))
 
     def _answered_ms(self) -> int:
-        """Returns this client's clock without the time in which it was not answered."""
+        """Returns this client's clock in milliseconds, less the time for which the servers did not answer this client."""
         return self._clock_ms() - self._session.silence_ms
 
     def _sighted(self, group: str, node: _RoleNode, now_ms: int) -> int:
-        """Returns when this client first saw the node's renewal, which may be now."""
+        """Returns when this client first saw the renewal in `node`; `now_ms` if that is now, which is recorded."""
         renewal, known = (self._session.contact, node.record.epoch, node.renewals), self._sightings.get(group)
         if known is None or known.renewal != renewal:
             known = self._sightings[group] = _Sighting(renewal, now_ms)
@@ -324,8 +328,8 @@ class ZooKeeperCoordination:
         raise _contended(group)
 
     def _shrink_group(self, group: str, paths: GroupPaths, first: Sequence[str], last: Sequence[str]) -> None:
-        """If the group is too large to be removed in one transaction, removes the facts `first` in one transaction, then all others
-        except `last`."""
+        """Does nothing if one transaction can remove the group. Otherwise removes the facts `first` in one transaction, then all
+        facts that are in neither list."""
         nodes = [f"{container}/{name}" for container in paths.containers for name in self._session.children(container)]
         if sum(map(_deletion_bytes, nodes)) <= NODE_BYTES_MAX:
             return
@@ -354,15 +358,17 @@ class ZooKeeperCoordination:
         self._session.close()
 
     def _role(self, paths: GroupPaths) -> tuple[_RoleNode, int]:
-        """Returns the content of the role node, and its version."""
+        """Returns the content of the role node, and its version; an empty content and _NO_NODE if it does not exist."""
         found = self._session.get_or_none(paths.role)
         return (_RoleNode(), _NO_NODE) if found is None else (_decode_role(found[0], paths.role), found[1].version)
 
     def _change_role(self, group: str, change: Callable[[_RoleNode], _RoleNode | None]) -> _RoleNode | None:
-        """Writes what `change` returns for the role, retrying if another client wrote it meanwhile. Returns None if `change` does.
+        """Writes what `change` returns for the role node and returns it. Returns None, and writes nothing, if `change` returns
+        None.
 
-        The content that this client wrote or read last is tried first, without reading. So the holder's renewal is one round trip,
-        and so is the campaign of a spare that has just read the leader.
+        If another client wrote the node meanwhile, reads and tries again; raises CoordinationSuspended after too many attempts. The
+        content that this client wrote or read last is tried first, without reading. So the holder's renewal is one round trip, and
+        so is the campaign of a spare that has just read the leader.
         """
         paths, guess = GroupPaths(self._root, group), self._known.pop(group, None)
         for _ in _CONTENDED.tries():
@@ -386,8 +392,8 @@ class ZooKeeperCoordination:
         raise _contended(group)
 
     def _write_role(self, paths: GroupPaths, node: _RoleNode, version: int) -> int:
-        """Writes the role and returns its new version. The holder's session is announced before any client can read that it holds
-        the role."""
+        """Writes the role node at `version` and returns its new version. Announces the holder's session before any client can read
+        that it holds the role."""
         data = _encode_role(node)
         self._ensure(paths)
         if node.session:
@@ -410,7 +416,8 @@ class ZooKeeperCoordination:
 
 
 def _transaction_batches(nodes: Sequence[str], removed_at_once: int) -> Iterator[list[str]]:
-    """Yields the nodes in order, in parts that one transaction removes."""
+    """Yields the nodes in order, in lists that each fit into one transaction: at most `removed_at_once` nodes and
+    NODE_BYTES_MAX."""
     portion, size = list[str](), 0
     for node in nodes:
         if len(portion) == removed_at_once or size + _deletion_bytes(node) > NODE_BYTES_MAX:
@@ -423,7 +430,7 @@ def _transaction_batches(nodes: Sequence[str], removed_at_once: int) -> Iterator
 
 
 def _deletion_bytes(node: str) -> int:
-    """Returns the size of a deletion in a transaction: header, length, path and version."""
+    """Returns the bytes of a node's deletion in a transaction: header, length, path and version."""
     return 9 + 4 + len(node) + 4
 
 
@@ -433,9 +440,10 @@ def _contended(group: str) -> CoordinationSuspended:
 
 @dataclass(frozen=True, slots=True)
 class _RoleNode:
-    """The content of the role node. `renewals` counts within the epoch, so that every renewal can be seen from outside.
+    """The content of the role node. `renewals` counts those within the epoch, so that watchers can see every renewal.
 
-    `session`: the holder's, as the name of its node. `record.lease_end_ms` is unused, as it would need a shared clock.
+    `session`: the name of the holder's session, which is the name of its node. `record.lease_end_ms` is unused, as it would need a
+    shared clock.
     """
 
     record: RoleRecord = field(default_factory=RoleRecord)
@@ -465,12 +473,12 @@ class GroupPaths:
         return f"{self.sessions}/{session}"
 
     def member_prefix(self, engine: str) -> str:
-        """Returns the prefix to which ZooKeeper appends a number, in order of joining."""
+        """Returns the path to which ZooKeeper appends a number that rises in the order of joining."""
         return f"{self.members}/{_node_name(engine)}-"
 
 
 def _node_name(text: str) -> str:
-    """Encodes text as a node's name, points included: `.` and `..` are special to ZooKeeper."""
+    """Percent-encodes text as the name of a node, dots included: `.` and `..` are special to ZooKeeper."""
     return quote(text, safe="").replace(".", "%2E")
 
 
@@ -479,7 +487,7 @@ def _text_of(name: str) -> str:
 
 
 def _engine_of(name: str) -> str:
-    """Returns the engine named by a member node's name."""
+    """Returns the engine in the name of a member node."""
     return _text_of(name[: -_SEQUENCE_LENGTH - 1])
 
 
@@ -498,7 +506,7 @@ def _encode_role(node: _RoleNode) -> bytes:
 
 
 def _decode_role(data: bytes, path: str) -> _RoleNode:
-    """Raises CoordinationError unless this version of hotspare wrote the data."""
+    """Decodes the data of a role node. Raises CoordinationError unless this version of hotspare wrote the data."""
     values = _document(data, path)
     try:
         own = {f.name: values.pop(f.name) for f in fields(_RoleNode) if f.name != "record"}
@@ -508,7 +516,8 @@ def _decode_role(data: bytes, path: str) -> _RoleNode:
 
 
 def _encode_member(member: Member) -> bytes:
-    """Encodes a description. If it is too long, omits first the details for users, then the sequences, which only rank."""
+    """Encodes a description. If it is too long, omits first the details for users, then the sequences, which only rank. Raises
+    UsageError if it still is."""
     for shortened in (member, replace(member, detail={}), replace(member, detail={}, sequences={})):
         data = json.dumps({"format": _FORMAT, **asdict(shortened)}, separators=(",", ":")).encode()
         if len(data) <= NODE_BYTES_MAX:
@@ -517,7 +526,8 @@ def _encode_member(member: Member) -> bytes:
 
 
 def _decode_member(data: bytes, path: str, seen_ms: int) -> Member:
-    """Decodes a description. `seen_ms`: when the node was written, by the servers' clock."""
+    """Decodes a description; `seen_ms` is when the node was written, by the servers' clock. Raises CoordinationError if the data is
+    unreadable."""
     values = _document(data, path)
     try:
         return Member(**{**values, "seen_ms": seen_ms})

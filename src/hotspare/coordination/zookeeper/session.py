@@ -1,12 +1,13 @@
-"""A client's connection to ZooKeeper, adapted to an engine's thread: an answer within a bounded time, or an error.
+"""A client's connection to ZooKeeper, adapted to an engine's thread: every call returns an answer within a bounded time, or raises.
 
-Connection failures map to two errors of the contract. Without contact a call raises CoordinationSuspended at once. When the servers
-have ended the session, the next call raises CoordinationLost, once; by then a new session is being opened.
+Connection failures map to two errors of the contract. While disconnected, a call raises CoordinationSuspended at once. When the
+servers have ended the session, the next call raises CoordinationLost, once; by then a new session is being opened.
 
 An engine waits `call_timeout_ms` for an answer, and only once. While that answer is outstanding, every further call raises
-CoordinationSuspended at once, so a server that hangs costs the engine one such time and not one per call. By default
-(`use_engine_timeouts` was not called), a client is a command's: it waits longer, also for contact, and its session does not matter.
-A thread of an engine's process waits likewise within `extended_timeouts`."""
+CoordinationSuspended at once, so a server that hangs costs the engine one time-out and not one per call. Before
+`use_engine_timeouts` is called, the client is a command's: its calls wait longer, also for a connection, and a lost session is not
+reported. A thread of an engine's process waits likewise within `extended_timeouts`.
+"""
 
 from __future__ import annotations
 
@@ -40,16 +41,16 @@ from hotspare.base.errors import CoordinationError, CoordinationLost, Coordinati
 from hotspare.coordination.zookeeper.url import ZooKeeperTarget
 
 NODE_STATES = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
-"""Errors that mean that a node is not in the expected state. Nothing was changed then."""
+"""The errors that report that a node is not in the expected state; the failed request has changed nothing."""
 EXTENDED_TIMEOUT_MS = 5_000
 HANDSHAKE_MS_MAX = 500
 _LOOK_MS = 100
 _CLOSE_TIMEOUT_S = 2.0
 _NOT_REACHED = (RolledBackError, RuntimeInconsistency)
-"""The errors of a transaction's parts before or after the one that failed."""
+"""The errors that ZooKeeper reports for the parts of a transaction before and after the one that failed."""
 
 _SILENT = logging.getLogger("hotspare.coordination.zookeeper")
-"""The client would log every refused connection to it, and its credentials at debug level: these must not appear."""
+"""The logger of the client library, silenced: the library logs every refused connection, and at debug level the credentials."""
 _SILENT.addHandler(logging.NullHandler())
 _SILENT.setLevel(logging.CRITICAL + 1)
 _SILENT.propagate = False
@@ -60,7 +61,8 @@ Pending = Any
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """A wait for an answer: the contact in which it was requested, when, and its deadline."""
+    """A wait for the answers to requests: the contact (`ZooKeeperSession.contact`) and the time at which they were sent, and the
+    deadline."""
 
     contact: int
     since_ms: int
@@ -72,7 +74,8 @@ def monotonic_ms() -> int:
 
 
 class ZooKeeperSession:
-    """A session that is connected once it is created; otherwise raises CoordinationSuspended. Every method is thread-safe."""
+    """A session, connected when the constructor returns. Raises CoordinationSuspended if no server answers within
+    `connect_timeout_ms`. Every method is thread-safe."""
 
     def __init__(self, target: ZooKeeperTarget) -> None:
         self._target = target
@@ -81,13 +84,14 @@ class ZooKeeperSession:
         self._in_contact = threading.Event()
         self._unanswered: tuple[_Wait, Pending] | None = None
         self.silence_ms = 0
-        """The total time of calls without an answer in time although there was contact."""
+        """The total milliseconds for which requests that timed out stayed unanswered, from their sending on, although the
+        connection was open."""
         self._is_lost = False
         self._told_contact = 0
-        """The last contact whose lost session was reported."""
+        """The value of `contact` under which a lost session was last reported."""
         self._is_closing = False
         self.contact = 0
-        """Counts the periods of contact without a gap."""
+        """The number of the present connection; it rises with each reconnection."""
         self._acl, self._path_acl = _acls(target)
         self._client = KazooClient(
             hosts=_repeated(target.hosts, target.session_timeout_ms),
@@ -105,12 +109,13 @@ class ZooKeeperSession:
             )
 
     def use_engine_timeouts(self) -> None:
-        """Limits the wait for answers to that of an engine from now on."""
+        """Makes all later calls wait at most `call_timeout_ms`, as an engine has to."""
         self._is_engine = True
 
     @contextlib.contextmanager
     def extended_timeouts(self) -> Iterator[None]:
-        """Lets this thread wait as a command does within the block: for a late answer, and for contact."""
+        """Returns a context within which calls of this thread wait as a command's do: longer for an answer, and also for a
+        connection."""
         self._patience.is_asked = True
         try:
             yield
@@ -128,12 +133,12 @@ class ZooKeeperSession:
 
     @property
     def name(self) -> str:
-        """A name of the session, different for every session that the servers ever had."""
+        """The session's id as 16 hexadecimal digits, unique among all sessions of the servers. Raises as `client_id`."""
         return f"{self.client_id[0] & (2**64 - 1):016x}"
 
     @property
     def client_id(self) -> tuple[int, bytes]:
-        """The number and password of the session. Raises what a call would raise without contact."""
+        """The id and the password of the session. Raises CoordinationSuspended or CoordinationLost without a connection."""
         self._check_contact()
         session = self._client.client_id
         if session is None:
@@ -141,7 +146,8 @@ class ZooKeeperSession:
         return int(session[0]), bytes(session[1])
 
     def get(self, path: str) -> tuple[bytes, ZnodeStat]:
-        """Returns a node as the servers have agreed on it when the call begins, whichever of them answers."""
+        """Returns (data, status) of a node, with every write that the servers had agreed on when the call began. Raises NoNodeError
+        if it does not exist."""
         return self.execute_all(self.sync_request(path), self.get_request(path))[1]  # type: ignore[no-any-return]
 
     def get_or_none(self, path: str) -> tuple[bytes, ZnodeStat] | None:
@@ -151,7 +157,8 @@ class ZooKeeperSession:
             return None
 
     def sync_request(self, path: str) -> Callable[[], Pending]:
-        """Returns a request to send before a reading: the server that answers then knows what the others have agreed on."""
+        """Returns a request to send before a read: the server that answers then first catches up with what the other servers have
+        agreed on."""
         return lambda: self._client.sync_async(path)
 
     def get_request(self, path: str) -> Callable[[], Pending]:
@@ -180,12 +187,13 @@ class ZooKeeperSession:
         self.execute_all(lambda: self._client.create_async(path, data))
 
     def create_for_session(self, path: str) -> None:
-        """Creates a node that is removed when this session ends; an existing one is left as it is."""
+        """Creates an empty node that is removed when this session ends. An existing node stays as it is."""
         with contextlib.suppress(NodeExistsError):
             self.execute_all(lambda: self._client.create_async(path, b"", ephemeral=True))
 
     def ensure(self, path: str, root: str) -> None:
-        """Creates `path` and all nodes above it. Those above `root` may be used by other programs too."""
+        """Creates `path` and its missing ancestors. Nodes above `root` stay readable for other programs, which may create nodes
+        there."""
         parts = path.strip("/").split("/")
         for depth in range(1, len(parts) + 1):
             one = "/" + "/".join(parts[:depth])
@@ -202,7 +210,8 @@ class ZooKeeperSession:
         return self._client.transaction()
 
     def commit(self, transaction: TransactionRequest) -> list[Any]:
-        """Commits a transaction whole, or not at all; then raises the error of the part that failed."""
+        """Commits a transaction: all of its parts or none. Returns the result of each part; raises the error of the part that
+        failed."""
         results = self.execute_all(transaction.commit_async)[0]
         failure = next((r for r in results if isinstance(r, Exception) and not isinstance(r, _NOT_REACHED)), None)
         if failure is not None:
@@ -210,12 +219,13 @@ class ZooKeeperSession:
         return list(results)
 
     def execute_all(self, *requests: Callable[[], Pending]) -> list[Any]:
-        """Sends all requests, then waits for all: one round trip. They are executed in this order. Raises the first error."""
+        """Sends all requests, then waits for all answers: one round trip. The servers execute them in this order. Returns the
+        answers; raises the first error."""
         pending, wait = self._sent(requests)
         return [self._answer(one, wait) for one in pending]
 
     def execute_or_none(self, requests: Sequence[Callable[[], Pending]]) -> list[Any]:
-        """Does the same as `execute_all`, with None for each missing node."""
+        """Returns the answers as `execute_all` does, but None in place of NoNodeError for a missing node."""
         pending, wait = self._sent(requests)
         found = []
         for one in pending:
@@ -232,8 +242,11 @@ class ZooKeeperSession:
         return [send() for send in requests], wait
 
     def _answer(self, pending: Pending, wait: _Wait) -> Any:
-        """Waits for an answer. The client may forget a request sent just when a session ends: no answer comes after a new
-        contact."""
+        """Returns the answer to a request. Raises the contract's errors, CoordinationSuspended also after the deadline or a
+        reconnection.
+
+        The client library may drop a request that was sent as a session ended, so no answer can follow after a reconnection.
+        """
         while True:
             left_ms = wait.deadline_ms - monotonic_ms()
             try:
@@ -248,7 +261,8 @@ class ZooKeeperSession:
                 raise self._translated(error) from error
 
     def _translated(self, error: Exception) -> Exception:
-        """Returns the contract's error; the state of a node is the caller's concern and stays as it is."""
+        """Returns the contract's error for an error of the client library. Errors of NODE_STATES are returned unchanged: callers
+        handle them."""
         if any(isinstance(error, state) for state in NODE_STATES):
             return error
         if isinstance(error, SessionExpiredError):
@@ -279,7 +293,8 @@ class ZooKeeperSession:
         return CoordinationSuspended("zookeeper cannot be reached", detail=f"{detail} from {self._target.hosts}")
 
     def _lost(self) -> CoordinationError:
-        """Returns CoordinationLost once per session: a server may go on answering so until the client has noticed it too."""
+        """Returns CoordinationLost, but only once per lost session: servers report the loss until the client library notices it.
+        Later calls return CoordinationSuspended."""
         self._is_lost = False
         if self._told_contact == self.contact:
             return self._suspended("no new session yet")
@@ -287,7 +302,7 @@ class ZooKeeperSession:
         return CoordinationLost("the zookeeper session is over", detail=f"at {self._target.hosts}")
 
     def _record_state(self, state: str) -> None:
-        """Records a change of the connection. Called in the client's own thread, which must not wait."""
+        """Records a change of the connection. The client library calls it in its own thread, which must not block."""
         if state == KazooState.CONNECTED:
             self.contact += 1
             self._in_contact.set()
@@ -297,7 +312,8 @@ class ZooKeeperSession:
             self._is_lost = True
 
     def close(self) -> None:
-        """Ends the session. Without contact that takes the client a while; then it continues in the background."""
+        """Ends the session. Waits at most `_CLOSE_TIMEOUT_S`: without a connection closing takes longer, and continues in the
+        background."""
         self._is_closing = True
         closing = threading.Thread(target=self._close, name="hotspare-zookeeper-close", daemon=True)
         closing.start()
@@ -310,16 +326,16 @@ class ZooKeeperSession:
 
 
 def _repeated(hosts: str, session_timeout_ms: int) -> str:
-    """Returns the list of hosts, repeated so that a silent server costs at most HANDSHAKE_MS_MAX.
+    """Returns the hosts, repeated until a silent server delays a connection by at most HANDSHAKE_MS_MAX.
 
-    The client gives a silent server the session's timeout, divided by the number of servers, before it tries the next one.
+    The client library waits for each server for the session's time-out divided by the count of entries.
     """
     names = hosts.split(",")
     return ",".join(names * -(-session_timeout_ms // (HANDSHAKE_MS_MAX * len(names))))
 
 
 def _acls(target: ZooKeeperTarget) -> tuple[list[ACL], list[ACL]]:
-    """Returns the access rights for nodes below the root, and for those on the path to it."""
+    """Returns (access rights of nodes from the root on, access rights of nodes above the root)."""
     if not target.user:
         return OPEN_ACL_UNSAFE, OPEN_ACL_UNSAFE
     own = make_digest_acl(target.user, target.password, all=True)

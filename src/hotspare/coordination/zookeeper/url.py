@@ -21,8 +21,8 @@ _OPTIONS = f"options are {', '.join((*_NUMBERS, *_TEXTS))}"
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperTarget:
-    """The servers and options of a URL. `hosts` as the client takes them; `root`: the node below which all is stored, "" for the
-    top.
+    """The servers and options of a URL. `hosts`: `host:port` of each server, separated by commas. `root`: the node below which all
+    nodes are created, "" for the top.
 
     `session_timeout_ms`    how long the servers wait for a sign of this client before they remove its members
     `call_timeout_ms`       how long a call of an engine waits for an answer
@@ -44,7 +44,8 @@ class ZooKeeperTarget:
 
 
 def parse_zookeeper_url(url: str) -> ZooKeeperTarget:
-    """Parses a URL; without a path all is below `/hotspare`. Raises UsageError, never with a secret in it, for an invalid one."""
+    """Parses a URL; without a path, the root is `/hotspare`. Raises UsageError for an invalid URL; the message never contains a
+    secret."""
     rest, _, query = url.partition("://")[2].partition("?")
     hosts, slash, path = rest.partition("/")
     target: dict[str, str | int] = {"hosts": _hosts(hosts)}

@@ -1,4 +1,4 @@
-"""Repeats a task while a call is under way: an engine keeps its lease during a slow call of the bus."""
+"""Repeats a task in the background while a slow call is under way: an engine keeps its lease during a slow call of the bus."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ IDLE_THREAD_S = 2.0
 
 
 class BackgroundRepeater:
-    """Calls `task` every `every_ms` in another thread while the block of `with repeater(task, every_ms)` runs, until it returns
-    False.
+    """Calls `task` every `every_ms` in another thread while the block of `with repeater(task, every_ms)` runs, until the task
+    returns False.
 
-    The first call is after `every_ms`. The task may still run when the block has ended, and must not raise. Only one block at a
-    time. Most blocks end before the first call: the thread stays for the next one and need not be woken. It ends after `rest_s`
-    without work; the next block that needs one starts another.
+    The first call follows after `every_ms`. The task must not raise, and may still run when the block has ended. Only one block may
+    run at a time. Most blocks end before the first call, so the thread waits for the next block and need not be woken. The thread
+    ends after `rest_s` seconds without a task; the next block starts another one.
     """
 
     def __init__(self, rest_s: float = IDLE_THREAD_S) -> None:
@@ -59,7 +59,7 @@ class BackgroundRepeater:
                     self._thread = None
 
     def _next(self) -> Callable[[], bool] | None:
-        """Returns the task that is due; waits for one. None: there was none for `rest_s`, and the thread ends."""
+        """Waits until a task is due and returns it. Returns None after `rest_s` seconds without a task; the thread then ends."""
         with self._lock:
             rests_s = time.monotonic() + self._rest_s
             while True:

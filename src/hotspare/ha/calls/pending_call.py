@@ -12,18 +12,18 @@ T = TypeVar("T")
 
 
 class PendingCall(Protocol):
-    """A call that has begun. Used by the thread that began it."""
+    """A call that has begun. Only the thread that began it may use this object."""
 
     @property
     def is_over(self) -> bool:
         """Whether `wait` returns at once."""
 
     def wait(self) -> None:
-        """Returns when the call has ended. Raises what it raised."""
+        """Waits until the call has ended. Raises the error of the call, if it failed."""
 
 
 class CompletedCall:
-    """A call that was made at once."""
+    """A call that has already ended; `wait` raises `error`, unless it is None."""
 
     is_over = True
 
@@ -37,15 +37,15 @@ class CompletedCall:
 
 @dataclass(frozen=True, slots=True)
 class EpochRequest(Generic[T]):
-    """A request for the newest epoch, made after the last fence. Once `call` has succeeded, `answers` holds the leader, and the
-    projects of the group if any decision was made about them."""
+    """A request for the newest epoch, sent after the last fence. Once `call` has succeeded, `answers` has one pair: the leader, and
+    the projects of the group if any decision was made about them."""
 
     call: PendingCall
     answers: Sequence[tuple[Leader, T]]
 
 
 def run_inline(call: Callable[[], None]) -> PendingCall:
-    """Makes the call in this thread and returns it as ended. Never raises: `wait` raises the call's error."""
+    """Runs `call` in this thread and returns it as an ended call. Never raises: `wait` raises the error of `call`."""
     try:
         call()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Background work that never runs twice at a time, and that is repeated periodically."""
+"""Runs periodic background work so that two runs never overlap."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 
 class SingleJob:
-    """Runs one kind of work in the background, at most once at a time. Used by one thread."""
+    """Runs one kind of work in the background, at most once at a time. Only one thread may use it."""
 
     def __init__(self) -> None:
         self._is_running = False
 
     def start_unless_running(self, background: Callable[[Callable[[], None]], None], work: Callable[[], None]) -> None:
-        """Passes `work` to `background`, unless it is still under way. If no thread can be started (RuntimeError), skips it until
-        the next call: the work is never urgent."""
+        """Passes `work` to `background`, unless the previous run has not ended. If no thread can be started (RuntimeError), this
+        run is skipped: the work is never urgent."""
         if self._is_running:
             return
         self._is_running = True

@@ -1,7 +1,7 @@
-"""Work on the store under way in the background: what began, what ended, and what was given up because no answer came.
+"""Tracks background jobs on the store: which run, which have ended, and which were given up because the store did not answer.
 
-A call to a store may hang for ever. It then costs only a thread: it no longer counts as under way, and other work may begin while
-few are stuck.
+A call to a store may hang for ever. Such a job costs only a thread: it no longer counts as running, and other jobs may begin as
+long as few are stuck.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ class StoreJobKind(Enum):
     CONFIRM = "confirm"
     DISCARD = "discard"
     TIDY = "delete the predecessors of"
-    """Discards the snapshots that a newly confirmed one makes useless."""
+    """Deletes the snapshots that a newly confirmed one supersedes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A snapshot of this engine that is written but not confirmed."""
+    """A snapshot of this engine that is being written, or written but not confirmed."""
 
     name: str
     order: int
     sequences: Mapping[str, int]
     taken_ms: int = 0
     needed_offsets: Mapping[Partition, int] = field(default_factory=dict)
-    """The offsets from which on input is read by an engine that starts from it."""
+    """The offsets at which an engine that starts from this snapshot begins to read, by partition."""
     taken_wall_ms: int = 0
     taken_events: int = 0
-    """When it was taken: by the time of day, and by the count of events of this engine."""
+    """The time of day (ms since 1970), and the count of events of this engine, at which the snapshot was taken."""
     persist_request: int = 0
-    """The number of the request that it is for; 0: none."""
+    """The number of the persist request that the snapshot is for; 0: none."""
     target_url: str = ""
-    """The store that it is in; "": the group's own."""
+    """The URL of the store that receives the snapshot; "": the group's own store."""
     keep_max: int = 0
-    """At most this many of the group's snapshots stay in that other store once this one is confirmed; 0: all."""
+    """The maximum of the group's snapshots that remain in the store `target_url` once this one is confirmed; 0: all."""
     bytes: int = 0
-    """Its size in its store, once it is written."""
+    """The size of the snapshot in its store; 0 until it is written."""
     shifts: Mapping[str, int] = field(default_factory=dict)
-    """The shifts (`HeldStream.shift`) that were not 0 when it was taken, by stream."""
+    """By stream, the shifts (`HeldStream.shift`) that were not 0 when the snapshot was taken."""
 
     @property
     def is_in_group_store(self) -> bool:
@@ -54,17 +54,17 @@ class Candidate:
 
 @dataclass(slots=True, eq=False)
 class StoreJob:
-    """Work for one snapshot, compared by identity."""
+    """A job on the store for one snapshot. Jobs are compared by identity."""
 
     kind: StoreJobKind
     candidate: Candidate
     last_progress_ms: int
-    """When it began, or last gave a sign of life."""
+    """When the job began, or last reported progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreJobResult:
-    """The end of a job. `failure` is "" after a success. `bytes`: the size of a written snapshot."""
+    """The result of a job. `failure` is "" after a success. `bytes`: the size of a written snapshot; 0 for other jobs."""
 
     job: StoreJob
     failure: str = ""
@@ -73,20 +73,20 @@ class StoreJobResult:
 
 @dataclass(frozen=True, slots=True)
 class StoreLoad:
-    """The work under way at one moment, as decisions need it."""
+    """A summary of the store's jobs at one moment, for decisions."""
 
     is_writing: bool = False
     is_updating: bool = False
-    """Whether other work than a write is under way."""
+    """Whether a job other than a write is running."""
     oldest_ms: int | None = None
-    """The earliest last sign of life among the work under way."""
+    """The earliest `last_progress_ms` of the running jobs; None if no job runs."""
     stuck: int = 0
     """The count of jobs that were given up and have not ended."""
 
 
 @dataclass(slots=True)
 class StoreJobs:
-    """The jobs on the store. `ended` is filled by background threads; the rest is used by one thread at a time."""
+    """The jobs on the store. Background threads append to `ended`; only one thread at a time may use the rest."""
 
     running: list[StoreJob] = field(default_factory=list)
     stuck: list[StoreJob] = field(default_factory=list)
@@ -103,7 +103,7 @@ class StoreJobs:
         )
 
     def take_ended(self) -> StoreJobResult | None:
-        """Returns the next result, also of work that was given up; None without any."""
+        """Removes and returns the next result, and removes its job from `running` or `stuck`; None if no job has ended."""
         if not self.ended:
             return None
         done = self.ended.popleft()
@@ -113,7 +113,7 @@ class StoreJobs:
         return done
 
     def mark_stuck(self, heard_ms: int) -> list[StoreJob]:
-        """Marks jobs without a sign of life since `heard_ms` as stuck, and returns them."""
+        """Moves the running jobs without progress since `heard_ms` to `stuck`, and returns them."""
         late = [job for job in self.running if job.last_progress_ms <= heard_ms]
         self.running = [job for job in self.running if job not in late]
         self.stuck += late

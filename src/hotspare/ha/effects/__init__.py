@@ -1,3 +1,3 @@
-"""Actions of the high-availability loop, performed."""
+"""Performs the actions of the HA loop."""
 
 __all__ = ["joining", "persisting", "restoring", "shard_agreement", "upgrading"]

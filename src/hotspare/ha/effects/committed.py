@@ -1,4 +1,4 @@
-"""Reconciles committed with held outputs: releases them, and detects that outputs differ (SPEC Z9, Z10, D14)."""
+"""Reconciles held outputs with those committed: releases committed ones, and detects differences (SPEC Z9, Z10, D14)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from hotspare.rows.batch import BAD_STREAM
 
 
 def record_progress(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
-    """Records what is committed; news older than what is known is ignored."""
+    """Records the committed `progress` that was read, by record name, and reconciles the held outputs with it. Progress older than
+    the known one is ignored."""
     _record_project_changes(state, progress)
     for stream, news in progress.items():
         known = state.streams.get(stream)
@@ -38,10 +39,10 @@ def record_progress(state: GroupState, ports: Ports, progress: Mapping[str, Prog
 
 
 def _record_project_changes(state: GroupState, progress: Mapping[str, Progress]) -> None:
-    """Marks the shift of streams as unknown when another project began to publish, since the numbers then differ from this engine's
-    outputs.
+    """Records in which epochs other projects began to publish, and marks the shift of the affected streams as unknown.
 
-    This also applies if that project had the role meanwhile and published nothing.
+    The numbers on their topics then differ from those of this engine. This also applies if such a project had the role meanwhile
+    and published nothing.
     """
     changes = project_changes.parsed_changes(progress)
     if project_changes.newest_change_epoch(changes) > state.projects.newest_change:
@@ -56,10 +57,10 @@ def _record_project_changes(state: GroupState, progress: Mapping[str, Progress])
 
 
 def reconcile_held_outputs(state: GroupState, ports: Ports) -> None:
-    """Compares every output at which progress was read, once it is computed, and releases all that are known to be committed.
+    """Compares held outputs with the progress read for their sequences, and releases all that are known to be committed.
 
-    An engine that is behind what is committed releases all it has; it is compared when it gets there. Agreement in several streams
-    at once counts as one match of a state made from recent input.
+    An engine whose outputs lag behind what is committed releases all of them; it compares once it has computed the committed
+    sequence. In a state made from recent input, agreement in several streams at once counts as one match.
     """
     has_agreed = False
     for stream, held in state.held.streams.items():
@@ -81,9 +82,10 @@ def reconcile_held_outputs(state: GroupState, ports: Ports) -> None:
 
 
 def _locate_committed_output(state: GroupState, stream: str) -> None:
-    """Releases outputs before the newest committed one. If that one is this engine's own, the stream's numbers are known.
+    """Releases the outputs that precede the newest committed one. If this engine holds that very output, its numbers in the stream
+    become known.
 
-    It does not count as its own while another project publishes, whose outputs may be the same for a while.
+    While another project publishes, its outputs may equal this engine's for a while, so an equal output proves nothing then.
     """
     held, newest = state.held.streams[stream], _newest(state, stream)
     place = held.sequence_at_or_before(newest)
@@ -97,7 +99,8 @@ def _locate_committed_output(state: GroupState, stream: str) -> None:
 
 
 def _covered_by_other_project(state: GroupState, stream: str) -> int:
-    """Returns the last held output that the other project already answered, in a stream that it does not have."""
+    """Returns the last held sequence whose input the other project already answered; 0 if that project committed nothing. Only for
+    streams that it does not have."""
     held = state.held.streams[stream]
     return max(
         (held.sequence_at_or_before(OutputMark(0, at, 0)) for at in renumbering.other_outputs_before(state.projects, stream)),
@@ -106,7 +109,7 @@ def _covered_by_other_project(state: GroupState, stream: str) -> int:
 
 
 def renumber_outputs(state: GroupState, streams: Iterable[str]) -> None:
-    """Numbers the outputs of these streams from what is committed; this engine is active."""
+    """Renumbers the held outputs of `streams` so that they follow the newest committed ones. Called only in the active engine."""
     for stream in streams:
         held, newest = state.held.streams[stream], _newest(state, stream)
         held.renumber_from(newest, max(held.sequence_at_or_before(newest), _covered_by_other_project(state, stream)))
@@ -120,7 +123,8 @@ def _newest(state: GroupState, stream: str) -> OutputMark:
 
 
 def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> bool:
-    """Compares this engine's output at a point at which progress was read. Returns whether it agrees."""
+    """Compares this engine's output at the sequence of `point` with that committed progress. Returns whether they agree; records
+    and reports a difference."""
     held, known = state.held.streams[stream], state.streams[stream]
     mark = held.mark_at(point.sequence)
     own = rules.OwnOutput(held.digest_at(point.sequence)) if mark is None else rules.OwnOutput(mark.digest, mark.output_id)
@@ -135,8 +139,11 @@ def _compare(state: GroupState, ports: Ports, stream: str, point: Progress) -> b
 
 
 def accept_committed(state: GroupState) -> None:
-    """Continues from what is committed although it differs: another spare agrees against the engine that committed it, or no other
-    can."""
+    """Makes this engine continue after what is committed although its own outputs differ, and releases the held outputs up to
+    there.
+
+    Called if another spare agrees with this engine against the committer, or no other engine can take over.
+    """
     for stream, known in state.streams.items():
         state.streams[stream] = rules.after_overruling(known)
         if known.committed is not None:
@@ -146,9 +153,10 @@ def accept_committed(state: GroupState) -> None:
 
 
 def record_own_commit(state: GroupState, published: Mapping[str, Progress], sent: Mapping[str, int], now_ms: int) -> None:
-    """Records this engine's own commit. Outputs that are on the topic but not in its progress stay held.
+    """Records a commit of this engine: `published` is the progress in it, `sent` the newest committed sequence by stream.
 
-    If this engine dies, another one repeats them; if it only loses the role for a while, it must be able to repeat them itself.
+    Outputs that are on the topic but not in the progress stay held. If this engine dies, another one repeats them; if it only loses
+    the role for a while, it must be able to repeat them itself.
     """
     for stream, sequence in sent.items():
         state.streams[stream] = rules.after_sending(state.streams[stream], sequence, now_ms)
@@ -164,15 +172,15 @@ def record_own_commit(state: GroupState, published: Mapping[str, Progress], sent
 
 
 def reset_sent_sequences(state: GroupState) -> None:
-    """Discards what this engine sent under older epochs, when a new one is won."""
+    """Resets, in every stream, the sequences that this engine sent under older epochs. Called when it has won a new epoch."""
     for stream, known in state.streams.items():
         state.streams[stream] = rules.after_new_epoch(known)
 
 
 def release_by_quality(state: GroupState, now_ms: int) -> None:
-    """Releases the outputs that a spare need not keep, by each stream's quality. Called after outputs were held.
+    """Releases the held outputs that a spare need not retain, by each stream's quality. Called after outputs were held.
 
-    Digests of released outputs stay, to be compared with what is committed.
+    The digests of released outputs are retained, to be compared with what is committed.
     """
     if holding.has_to_hold_all(state.role_state.role):
         state.arrivals.clear()
@@ -187,7 +195,7 @@ def release_by_quality(state: GroupState, now_ms: int) -> None:
 
 
 def _with_newest_arrival(state: GroupState, stream: str, held: HeldStream, now_ms: int) -> deque[tuple[int, int]]:
-    """Returns when the stream's outputs were computed, the newest ones included."""
+    """Returns the (sequence, time computed) pairs of the stream, after adding one for the newest held output if it is new."""
     arrivals = state.arrivals.setdefault(stream, deque())
     if held.last_sequence > (arrivals[-1][0] if arrivals else held.base.sequence):
         arrivals.append((held.last_sequence, now_ms))
@@ -195,7 +203,8 @@ def _with_newest_arrival(state: GroupState, stream: str, held: HeldStream, now_m
 
 
 def report_lost_outputs(state: GroupState, ports: Ports) -> None:
-    """Reports how many outputs a spare that takes over no longer holds: they will never be published (SPEC D15: never silently)."""
+    """Counts and reports the outputs that an engine taking over has released although they are not committed: they are never
+    published (SPEC D15: never silently)."""
     for stream, held in state.held.streams.items():
         known, through = state.streams[stream], held.base.sequence
         if known.is_shift_unknown:

@@ -1,6 +1,6 @@
 """Performs the actions that `decide` returns, one at a time, and decides again after each.
 
-`perform_due` yields before every action, so that a simulation can let an engine sleep, or end it, between any two of its effects.
+`perform_due` yields before every action, so that a simulation can suspend or end an engine between any two of its effects.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from hotspare.ha.rules.roles import ENDS, Reason, Role
 from hotspare.rows.batch import BAD_STREAM, NextInput, RowKind
 
 ACTIONS_PER_HA_LOOP_MAX = 200
-"""Bounds one run of the HA loop; the next one, due at once, performs the rest."""
+"""The maximum of actions in one run of the HA loop; the next run, due at once, performs the rest."""
 
 
 def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
-    """Yields each action that is due before it is performed, until nothing is due that this run of the HA loop has not done before.
+    """Performs the due actions one after another, and yields each before performing it. Ends if all due actions were already
+    performed in this run, or after ACTIONS_PER_HA_LOOP_MAX.
 
-    An action that falls due again during slow calls waits for the next run, so that the next batch is taken first. Publishing
-    repeats, and with it every other action: held outputs come to an end, but a backlog may take many leases.
+    So an action that falls due again during slow calls waits for the next run, and the next batch is processed first. Publishing
+    may repeat, and permits every other action again: the held outputs are finite, but committing a backlog may take many leases.
     """
     done: list[do.HaAction] = []
     for _ in range(ACTIONS_PER_HA_LOOP_MAX):
@@ -50,12 +51,12 @@ def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
 
 
 def next_due_ms(state: GroupState, ports: Ports) -> int | None:
-    """Returns when the next duty falls due, on the ports' clock; None if none ever does."""
+    """Returns when the next action falls due if nothing else happens, on the ports' clock; None if no action is pending."""
     return decide.next_due_ms(view_of(state, ports))
 
 
 def enter_first_role(state: GroupState, ports: Ports) -> None:
-    """Moves an engine that has joined to its first role. If its state is complete, it is eligible from here on like any other."""
+    """Changes the role of an engine that has joined to STANDBY, or to WARMING if its state is made from recent input."""
     if state.warming is None:
         recording.change_role(state, ports, Role.STANDBY, Reason.STATE_COMPLETE)
     else:
@@ -63,10 +64,11 @@ def enter_first_role(state: GroupState, ports: Ports) -> None:
 
 
 def process_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> Iterator[None]:
-    """Computes a batch and holds its outputs, part by part; yields after each part, when due actions may be performed.
+    """Computes a batch and holds its outputs, part by part; yields after each part, so that the caller performs due actions.
 
-    A part, not a living thread, is the sign of life that the lease needs. One event may cause millions of outputs, and expressions
-    may be slow. So each step takes as many rows as lately took a fraction of the lease.
+    A computed part, not a living thread, is the sign of life that keeps the lease. One event may cause millions of outputs, and
+    expressions may be slow. So each step computes as many rows as recently took a fraction of the lease. Stops early if the engine
+    has ended.
     """
     _record_arrivals(state, ports, decoded, next_input)
     for window, unknown in state.unknown_counts.add(unknown_of(decoded.schema)).items():
@@ -97,7 +99,8 @@ def process_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.
 
 
 def _record_part_cost(state: GroupState, taken: int, took_ms: float) -> None:
-    """Records the cost of a part: the first of a step shows that of rows taken, the others that of rows caused by one row."""
+    """Records the time that a part took. The first part of a step (`taken` rows) shows the cost per input row. Later parts (`taken`
+    0) show the cost of rows that one input row caused."""
     if taken:
         state.step_rows.record_step(taken, took_ms)
     else:
@@ -118,7 +121,8 @@ def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]
 
 
 def _record_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> None:
-    """Records when input arrived in each partition, and how far this machine's clock is from the partition's."""
+    """Records when input arrived in each partition, and samples of the difference between this machine's clock and the bus's. If
+    snapshots depend on it, also records the count of events."""
     now_ms, read_us = ports.clock_ms(), ports.wall_us()
     if state.settings.snapshot_events:
         events = int((decoded.column("kind").to_numpy() == int(RowKind.EVENT)).sum())
@@ -133,9 +137,10 @@ def _record_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | 
 
 
 def _restrict_reading(state: GroupState, ports: Ports) -> None:
-    """Restricts reading, while too many rows wait in the core, to the partition that they wait for and to signs of life.
+    """Restricts reading while too many rows wait in the core: only the partition that they wait for, and partitions that hold only
+    ticks, are read.
 
-    All partitions are read again once half of these rows are gone.
+    All partitions are read again once the waiting rows have fallen to half the limit.
     """
     now = intake.partition_to_read_alone(state.settings, state.intake.only_partition, state.core)
     state.intake = replace(state.intake, only_partition=now)

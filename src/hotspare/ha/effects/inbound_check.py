@@ -1,4 +1,5 @@
-"""Detects an inbound topic with other partitions than the group reads: what is written to them would never be seen.
+"""Detects inbound topics whose partition count is not the one that the group reads: messages in additional partitions would never
+be read.
 
 The call to the bus may take long, so it runs in the background; a later run of the HA loop uses its result.
 """
@@ -14,7 +15,7 @@ from hotspare.ha.rules import intake
 
 
 def start_inbound_check(state: GroupState, ports: Ports) -> None:
-    """Starts a check in the background; never two at once."""
+    """Starts a check in the background, unless one is still running. `apply_inbound_findings` uses its result."""
     state.last_runs = replace(state.last_runs, inbound_checked_ms=ports.clock_ms())
 
     def run_check() -> None:
@@ -28,7 +29,8 @@ def start_inbound_check(state: GroupState, ports: Ports) -> None:
 
 
 def apply_inbound_findings(state: GroupState) -> None:
-    """Makes this engine stop if a check found other partitions, with the reason. Called at the start of a run of the HA loop."""
+    """Makes this engine refuse to continue if a check found another partition count; the reason names it. Called at the start of
+    each run of the HA loop."""
     while state.inbound_findings:
         found = state.inbound_findings.popleft()
         if found and not state.role_state.refusal:

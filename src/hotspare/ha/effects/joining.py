@@ -1,7 +1,8 @@
-"""Joins an engine to its group: with a complete state, from the newest confirmed snapshot or the group's origin, or to make one.
+"""Joins an engine to its group: with the newest confirmed snapshot, the empty state of the group's origin, or a state to make from
+recent input.
 
-An engine starts from the positions of one snapshot, never from two sources. Before it starts, it checks that the bus still holds
-what it needs to read (SPEC E10, E12, E15, A44, Z1).
+An engine starts from the positions of one source, never of two. Before it starts, it checks that the bus still holds the input that
+it needs to read (SPEC E10, E12, E15, A44, Z1).
 """
 
 from __future__ import annotations
@@ -48,8 +49,8 @@ _MESSAGE_BYTES_MAX = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ProjectIdentity:
-    """The project that engines of a group must agree on. `differences` describes how a stored document differs from this
-    project."""
+    """The project of an engine, on which the engines of a group must agree. `differences` returns sentences on how a stored
+    document differs from it."""
 
     hash: str
     document: str
@@ -58,10 +59,10 @@ class ProjectIdentity:
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """The offsets at which the runner begins to read, by (topic index, partition), and the snapshot restored from ("" is the
-    origin).
+    """The plan for a runner. `next_offsets`: where it begins to read, by (topic index, partition). `restored_from`: the name of the
+    restored snapshot; "" without one.
 
-    `on_poison`: what the group agreed on.
+    `on_poison`: the group's policy for events on which an engine fails.
     """
 
     next_offsets: Mapping[tuple[int, int], int]
@@ -71,7 +72,11 @@ class StartPlan:
 
 @dataclass(frozen=True, slots=True)
 class OutputNumbering:
-    """The differences between the numbers of a state's outputs and those on their topics, and the epoch since which they hold."""
+    """The shift of each stream: the number of an output on its topic less its number in the core; None if unknown
+    (`flow.numbering`).
+
+    `since`: the epoch of the newest change of the publishing project that these shifts take into account.
+    """
 
     by_stream: Numbering = field(default_factory=dict)
     since: int = 0
@@ -79,7 +84,7 @@ class OutputNumbering:
 
 @dataclass(frozen=True, slots=True)
 class JoinResult:
-    """The result of joining: the core with its state, and all that the group agreed on."""
+    """The result of joining: the core with its state, and the values that the group agreed on."""
 
     core: Core
     producer: Producer
@@ -90,14 +95,14 @@ class JoinResult:
     numbering: OutputNumbering
     projects: Projects
     warming: Warming | None = None
-    """Set for an engine that makes its state from recent input."""
+    """The progress of an engine that makes its state from recent input; None for any other."""
     refused: tuple[str, ...] = ()
-    """The snapshots that could not be used, and why."""
+    """Sentences on the snapshots that could not be used, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinProcedure:
-    """The procedure by which an engine joins its group. `steps` yields before every effect outside, as the HA loop does."""
+    """The procedure by which an engine joins its group. `steps` yields before every external effect, as the HA loop does."""
 
     group: str
     identity: Member
@@ -114,7 +119,7 @@ class JoinProcedure:
         return self.identity.engine
 
     def steps(self) -> Generator[str, None, JoinResult]:
-        """Returns `JoinResult`, yielding before every effect outside.
+        """Joins the group and returns the `JoinResult`; yields a description of each external effect before it happens.
 
         Raises UsageError, TopicOwned, ProjectChanged, PositionLost, StateError, and the errors of bus, coordination and store.
         """
@@ -171,7 +176,8 @@ class JoinProcedure:
         )
 
     def _recent_offsets(self, known: Agreement, origin: Mapping[tuple[str, int], int]) -> Generator[str, None, RecentStart]:
-        """Returns the offsets at which recent input begins. Raises StateError if the numbers of outputs could not be adopted."""
+        """Returns the offsets at which recent input begins. Raises StateError if the group was upgraded: the numbers of its outputs
+        could not be adopted then."""
         if known.cut_overs:
             what = f"--join recent: group {self.group} was upgraded, so its outputs may have the numbers of another project"
             raise StateError(what, hint="start the engine without --join recent")
@@ -184,9 +190,10 @@ class JoinProcedure:
         return Warming(complete_us + span_us, span_us, dict(begun), self.settings.recent_matches, tick_gap_us=gap_us, ticked=ticked)
 
     def _outwait_namesake(self) -> Generator[str, None, None]:
-        """Waits `member_stale_ms`; raises UsageError if the record of an engine of this name is written again meanwhile.
+        """Waits `member_stale_ms` if the group has a member record of this engine's name whose process cannot be seen from here.
+        Raises UsageError if that record is renewed meanwhile.
 
-        Nothing else is certain about a process that cannot be seen from here: it may live without answering.
+        Only a renewal proves that such a process lives: it may run without answering.
         """
         known = self._unseen_namesake()
         if known is None:
@@ -214,7 +221,8 @@ class JoinProcedure:
                 self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
     def _state(self, version: ProjectVersion) -> Generator[str, None, tuple[Core, str, OutputNumbering]]:
-        """Returns (core, name of its snapshot, differences between the numbers of its outputs and those on their topics)."""
+        """Returns (core, name of its snapshot or "", shifts of its streams), from the newest snapshot that can be used, else with
+        the state of the origin. Raises StateError if the project needs a snapshot and none is usable."""
         unusable: set[str] = set()
         for _ in range(_LISTINGS_MAX):
             yield "list snapshots"
@@ -238,7 +246,8 @@ class JoinProcedure:
         return core, OutputNumbering(numbering_of(header), numbered_since(header))
 
     def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:
-        """Returns the snapshots that can be restored, newest first. Deletes candidates of this engine's earlier life."""
+        """Returns the confirmed snapshots, newest first, without those named in `unusable`. Deletes the candidates that an earlier
+        process of this engine left."""
         listed = self.ports.store.list(self.group)
         for info in rules.stale_candidates(listed, self.engine):
             self.ports.store.discard(self.group, info.name)
@@ -252,8 +261,8 @@ class JoinProcedure:
 def restore_or_report(
     store: Store, group: str, info: SnapshotInfo, restore: Callable[[bytes, Mapping[str, bytes]], _T], told: Callable[[str], None]
 ) -> _T | None:
-    """Returns the result of `restore` for a snapshot. If it cannot be used, calls the last argument with a sentence and returns
-    None.
+    """Returns the result of `restore` for the header and pages of a snapshot. If the snapshot cannot be used, calls `told` with a
+    sentence and returns None.
 
     Raises ProjectChanged and other StateErrors of `restore`.
     """
@@ -266,9 +275,10 @@ def restore_or_report(
 
 
 def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
-    """Raises UsageError if a living process takes part under this name: the two would take the role from each other.
+    """Raises UsageError if a live process is a member of the group under this engine's name: the two would take the role from each
+    other.
 
-    Two that start in the same instant do not see each other here; the later one ends when it refreshes its member record.
+    Two processes that start in the same instant do not see each other here; the later one ends when it refreshes its member record.
     """
     for member in ports.coordination.members(group):
         if member.engine == engine and ports.is_alive(member):
@@ -276,8 +286,8 @@ def refuse_namesake(ports: Ports, group: str, engine: str) -> None:
 
 
 def refuse_other_partitions(bus: Bus, topics: GroupTopics) -> dict[str, int]:
-    """Returns the topics that have too few partitions and never held a message, with the number that the group reads;
-    `create_topics` adds them. UsageError if any other inbound topic has other partitions, or is another project's and missing."""
+    """Returns the inbound topics that have too few partitions and never held a message, with the needed count; `create_topics` adds
+    these partitions. Raises UsageError if another inbound topic has a wrong count, or a topic of another project is missing."""
     known = bus.topics()
     missing = [topic.name for topic in topics.inbound if topic.kind is InboundRole.OUTPUTS and topic.name not in known]
     if missing:
@@ -298,8 +308,8 @@ def _is_unused(bus: Bus, topic: str, partitions: int) -> bool:
 
 
 def create_topics(bus: Bus, topics: GroupTopics) -> None:
-    """Creates missing topics, and adds partitions to inbound topics that have too few and hold no message. Raises as
-    `refuse_other_partitions`."""
+    """Creates the missing topics, and adds partitions to inbound topics that have too few and never held a message. Raises
+    UsageError as `refuse_other_partitions` does."""
     for name, partitions in refuse_other_partitions(bus, topics).items():
         bus.grow_unused(name, partitions)
     for inbound in topics.inbound:
@@ -310,10 +320,11 @@ def create_topics(bus: Bus, topics: GroupTopics) -> None:
 
 
 def agree_on_semantics(coordination: Coordination, group: str) -> None:
-    """Makes the first engine's version of the window semantics the group's. Raises ProjectChanged if this engine has another.
+    """Makes the first engine's version of the window semantics the group's. Raises ProjectChanged if this engine has another
+    version.
 
-    The semantics are set before the project and compared after it, as another engine may begin the group meanwhile. A group with a
-    project but without semantics is being forgotten (`upgrading.delete_group_facts`).
+    The semantics are set before the project, and the stored value is compared, as another engine may begin the group concurrently.
+    A group with a project but without semantics is partly deleted (`upgrading.delete_group_facts`), and refused.
     """
     if has_any_cut_over(coordination, group):
         return  # each of its projects has a version of its own (`agreed_project`)
@@ -324,8 +335,8 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
 
 
 def agreed_project(coordination: Coordination, group: str, project: ProjectIdentity) -> tuple[Agreement, ProjectVersion]:
-    """Makes the first engine's project the group's, until it is upgraded; returns all the group's projects and this engine's
-    version.
+    """Makes the first engine's project the group's, until the group is upgraded. Returns all projects of the group, and the version
+    that this engine runs.
 
     Raises ProjectChanged, with the differences, if the group does not run this engine's project.
     """
@@ -353,16 +364,17 @@ def agreed_project(coordination: Coordination, group: str, project: ProjectIdent
 
 
 def agreed_document(coordination: Coordination, group: str) -> str | None:
-    """Returns the text of the project that the group runs; None if no engine of it ever started."""
+    """Returns the text of the project that the group runs (during an upgrade, that leads); None if none of its engines ever
+    started."""
     known = agreement(coordination, group)
     return None if known is None else known.leading.document
 
 
 def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | None) -> OnPoison:
-    """Returns what the group does about an event on which an engine fails: the first engine's setting. `asked` None accepts any
-    setting.
+    """Returns the group's policy for an event on which an engine fails: the setting of its first engine. With `asked` None any
+    policy is accepted.
 
-    Raises UsageError if `asked` differs: some engines would end, others continue, and their states would differ.
+    Raises UsageError if `asked` is another policy: some engines would end, others continue, and their states would differ.
     """
     first = OnPoison.BAD_EVENT if asked is None else asked
     stands = coordination.set_fact_once(group, _POISON, first.value.encode()).decode("utf-8", "replace")
@@ -379,8 +391,8 @@ def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | No
 
 
 def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> None:
-    """Makes the first engine's setting the group's, as it determines the order in which input is taken. Raises UsageError if this
-    one differs."""
+    """Makes the first engine's `skew_max_ms` the group's, since it determines the order in which input is processed. Raises
+    UsageError if this engine's setting differs."""
     stands = coordination.set_fact_once(group, _SKEW, str(skew_max_ms).encode()).decode("utf-8", "replace")
     if stands != str(skew_max_ms):
         raise UsageError(
@@ -390,7 +402,7 @@ def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> N
 
 
 def agreed_skew_ms(coordination: Coordination, group: str) -> int:
-    """Returns within how many milliseconds the group believes append times. Raises UsageError if no engine ever started."""
+    """Returns the `skew_max_ms` that the group agreed on. Raises UsageError if no engine of the group ever started."""
     stands = coordination.fact(group, _SKEW)
     if stands is None or not stands.isdigit():
         raise never_started_error(group)
@@ -398,12 +410,16 @@ def agreed_skew_ms(coordination: Coordination, group: str) -> int:
 
 
 def never_started_error(group: str, hint: str = "`hotspare status` shows the groups") -> UsageError:
-    """Returns the refusal of a command for a group of which no engine ever started."""
+    """Returns the UsageError of a command for a group of which no engine ever started."""
     return UsageError(f"no engine of group {group} ever started", hint=hint)
 
 
 def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
-    """Returns the offsets at which the group's first engine began, by (topic, partition): the same for every engine."""
+    """Returns the offsets at which the group began to read, by (topic, partition), the same for every engine. The first engine
+    records them.
+
+    Raises StateError if they are unreadable or lack a partition.
+    """
     stored = coordination.fact(group, _ORIGIN)
     if stored is None:
         begin = [[p.topic, p.number, bus.begin_offset(p)] for _, p in topics.partitions]
@@ -426,8 +442,8 @@ def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: Gr
 
 
 def _later_origin(bus: Bus, coordination: Coordination, group: str, partition: Partition) -> int:
-    """Returns the offset at which the group began to read a topic added to its project later. Raises ValueError if it cannot be
-    read."""
+    """Returns the offset at which the group began to read a partition that an upgrade added; the first engine records it. Raises
+    ValueError if the record is unreadable."""
     begin = str(bus.begin_offset(partition)).encode()
     return int(coordination.set_fact_once(group, _later(partition), begin))
 
@@ -437,7 +453,8 @@ def _later(partition: Partition) -> str:
 
 
 def recorded_origin(coordination: Coordination, group: str, topics: GroupTopics) -> dict[tuple[str, int], int]:
-    """Returns the offsets at which the group began to read these topics, by (topic, partition); empty if no engine ever started."""
+    """Returns the recorded offsets at which the group began to read, by (topic, partition); empty if no engine ever started or they
+    are unreadable. Records nothing."""
     stored, found = coordination.fact(group, _ORIGIN), dict[tuple[str, int], int]()
     with contextlib.suppress(ValueError, TypeError):
         found = {(str(topic), int(number)): int(offset) for topic, number, offset in json.loads(stored or b"[]")}
@@ -451,7 +468,8 @@ def recorded_origin(coordination: Coordination, group: str, topics: GroupTopics)
 class RecentStart:
     """The beginning of recent input. `offsets` are by (topic index, partition).
 
-    `complete_us`: all input from this append time on is read; None: there was no earlier input, so it is the group's whole input.
+    `complete_us`: all input with this append time or a later one is read. None: nothing precedes the offsets, so all input of the
+    group is read.
     """
 
     offsets: Mapping[tuple[int, int], int]
@@ -459,11 +477,11 @@ class RecentStart:
 
 
 def recent_start(bus: Bus, topics: GroupTopics, origin: Mapping[tuple[str, int], int], span_us: int) -> RecentStart:
-    """Returns the offsets at which an engine begins that makes its state from recent input (SPEC F11).
+    """Returns the offsets at which an engine that makes its state from recent input begins to read (SPEC F11).
 
-    They are `span_us` before the newest message, or at the beginning of a topic; what is missing then has to arrive. Messages are
-    found by their append times, which may be wrong for a while. A wrong one costs only time: the engine's own time, counted from
-    the first messages, determines when the state is complete.
+    They are `span_us` before the newest message, or at the beginning of a topic that is shorter; then the engine waits for new
+    input. Messages are found by their append times, which may be wrong for a while. A wrong time costs only time: the engine's own
+    time, counted from the first messages, determines when the state is complete.
     """
     newest_us = max((_newest_us(bus, p) for _, p in topics.partitions), default=0)
     offsets: dict[tuple[int, int], int] = {}
@@ -481,8 +499,8 @@ def recent_start(bus: Bus, topics: GroupTopics, origin: Mapping[tuple[str, int],
 
 
 def _first_since(bus: Bus, partition: Partition, begin: int, end: int, time_us: int) -> int:
-    """Returns the offset of a message that is not older than `time_us`, while all earlier ones examined are; `end` if all are
-    older."""
+    """Returns, by binary search in `begin`..`end`, the offset of the first message with append time `time_us` or later; `end` if
+    all are older. If append times are not sorted, the result may be a later such message."""
     while begin < end:
         middle = (begin + end) // 2
         message = _message_at(bus, partition, middle)
@@ -494,7 +512,8 @@ def _first_since(bus: Bus, partition: Partition, begin: int, end: int, time_us: 
 
 
 def _newest_us(bus: Bus, partition: Partition) -> int:
-    """Returns the append time of the newest message; 0 without any. Markers that end transactions have offsets, too."""
+    """Returns the append time of the newest message; 0 without any. The last offsets may be markers of transactions, so the search
+    steps back."""
     begin, end, back = bus.begin_offset(partition), bus.end_offset(partition), 1
     while end - back >= begin:
         if (message := _message_at(bus, partition, end - back)) is not None:
@@ -505,14 +524,14 @@ def _newest_us(bus: Bus, partition: Partition) -> int:
 
 
 def _message_at(bus: Bus, partition: Partition, offset: int) -> Message | None:
-    """Returns the first message at `offset` or later."""
+    """Returns the first message at `offset` or later; None without any."""
     messages = bus.read(partition, offset, messages_max=1, bytes_max=_MESSAGE_BYTES_MAX)
     return messages[0] if messages else None
 
 
 def check_positions(bus: Bus, topics: GroupTopics, offsets: Mapping[tuple[int, int], int], time_us: int) -> None:
-    """Raises PositionLost if the bus no longer holds a message that is still to be read, with the count and the sufficient
-    retention."""
+    """Raises PositionLost if the bus no longer holds a message that an engine starting at `offsets` has to read. The error names
+    the missing count and a sufficient retention."""
     begins = {partition: bus.begin_offset(partition) for _, partition in topics.partitions}
     lost = rules.first_lost_partition(topics, offsets, begins)
     if lost is not None:
@@ -535,8 +554,8 @@ def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
 
 
 def downstream_groups(coordination: Coordination, group: str) -> list[str]:
-    """Returns the groups that read output streams of this one, of all its shards, by the projects they agreed on; sorted by
-    name."""
+    """Returns the groups, sorted by name, whose agreed projects read output streams of this group's project, under the same prefix.
+    Groups with an unreadable project are left out."""
     prefix, _, project = whole_group(group).rpartition(".")
     found = []
     for other in sorted(coordination.groups()):

@@ -1,6 +1,6 @@
 """Performs one action and records its result: one effect outside each, nothing decided.
 
-A function here may not determine what to do next: it changes the state, and `decide` continues from there.
+A function here may not determine the next action: it changes the state, and `decide` continues from there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 
 
 def perform(action: do.HaAction, state: GroupState, ports: Ports) -> None:
-    """Performs `action`. Failures of bus or coordination are recorded and retried, not raised."""
+    """Performs `action` and records its result in `state`. Failures of bus or coordination are recorded and retried later, not
+    raised."""
     if isinstance(action, _NOTEWORTHY):
         recording.alarm(state, ports, HaEventKind.ACTED, action.sentence, action.sentence)  # one that fails is repeated at once
     try:
@@ -94,7 +95,8 @@ def _may_keep_lease(state: GroupState, ports: Ports, since_ms: int) -> bool:
 
 
 def _is_bus_answering(state: GroupState, ports: Ports) -> bool:
-    """Whether the bus answers this engine: a commit without an answer is then slow, and would be slow for any engine."""
+    """Whether the bus answers another request of this engine. If it does, an outstanding commit is slow, and would be slow for any
+    engine."""
     try:
         ports.bus.end_offset(state.inbound[0].partition)
     except BusError:
@@ -104,7 +106,7 @@ def _is_bus_answering(state: GroupState, ports: Ports) -> bool:
 
 @contextlib.contextmanager
 def _renewing(state: GroupState, ports: Ports, may_go_on: Callable[[], bool]) -> Iterator[None]:
-    """Renews the lease from another thread while an action is under way and `may_go_on` holds."""
+    """Renews the lease from another thread while the block runs, until `may_go_on` returns False or the lease is lost."""
     settings, epoch, renewed_ms = state.settings, state.role_state.epoch, [state.lease.renewed_ms]
 
     def renew() -> bool:
@@ -174,7 +176,7 @@ def _fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
 
 
 def _abandon_promotion(state: GroupState, ports: Ports, error: Fenced) -> None:
-    """Ends a promotion because a newer epoch was found."""
+    """Ends a promotion because a newer epoch was found: the engine becomes standby."""
     recording.report(state, ports, HaEventKind.FENCED, error.message)
     recording.invalidate_leader(state)
     recording.close_producer(state)
@@ -233,10 +235,11 @@ def _read_epoch_and_projects(state: GroupState, ports: Ports, answers: list[tupl
 
 
 def await_epoch(state: GroupState, ports: Ports) -> tuple[Leader, Agreement | None]:
-    """Returns the answer to `request_epoch`, and the projects that the group runs, if any was ever decided on.
+    """Waits for the answer to `request_epoch`. Returns the leader, and the projects that the group runs (None if none was ever
+    decided on).
 
-    An engine may sleep through an upgrade and wake while the role is free: it must not publish outputs of the earlier project. If
-    an earlier answer was an error, requests it once more. Raises what the request raised.
+    An engine may sleep through an upgrade and wake while the role is free: it must not publish outputs of the earlier project.
+    Without an outstanding request, for example after an error, sends one. Raises the error of the request.
     """
     if state.epoch_request is None:
         request_epoch(state, ports)
@@ -346,7 +349,8 @@ def _refresh_member(_: do.RefreshMember, state: GroupState, ports: Ports) -> Non
 
 
 def record_stall(state: GroupState, others: Sequence[OtherMember], now_ms: int) -> None:
-    """Updates `stalled_ms`. Called when others' descriptions were read, before that time is recorded; a batch sets it to 0."""
+    """Updates `stalled_ms` after the descriptions of other engines were read, before the time of that read is recorded. Each
+    computed part resets it to 0."""
     sight = intake.InputEvidence(state.core.next_offsets, [each.facts for each in state.inbound], others)
     watched_ms = now_ms - state.last_runs.member_refreshed_ms
     stalled_ms = intake.stalled_ms(state.intake.stalled_ms, watched_ms, sight, state.settings)
@@ -354,7 +358,8 @@ def record_stall(state: GroupState, others: Sequence[OtherMember], now_ms: int) 
 
 
 def _follow_active(state: GroupState, ports: Ports) -> None:
-    """Adopts from the active engine's description what it learned of the bus, and since when it is active."""
+    """Adopts the transaction sizes that the active engine reports, and the time since which it is active; does nothing in an engine
+    that is not a spare."""
     told = membership.holder_report(state.leadership, state.role_state.role, state.membership.others)
     if told is not None:
         state.leadership = membership.with_reported_start(state.leadership, told, ports.clock_ms())
@@ -400,8 +405,8 @@ def _report_members(state: GroupState, ports: Ports, news: tuple[OtherMember, ..
 def _read_projects(_: do.ReadProjects, state: GroupState, ports: Ports) -> None:
     """Reads new decisions about the projects of the group. Raises ProjectChanged as `current_agreement` does.
 
-    While one project runs alone, `decide` does not request this. An engine learns that a second one takes part from the
-    descriptions of its engines; from then on it reads now and then, until there is one again. A promotion reads in any case.
+    While one project runs alone, `decide` does not request this action. An engine learns of a second project from the descriptions
+    of its engines. From then on it reads at intervals, until one project is left. A promotion reads in any case.
     """
     _record_projects(
         state, ports, current_agreement(ports.coordination, state.group, state.projects.group_agreement, state.project_hash)
@@ -409,7 +414,7 @@ def _read_projects(_: do.ReadProjects, state: GroupState, ports: Ports) -> None:
 
 
 def _record_projects(state: GroupState, ports: Ports, known: Agreement | None) -> None:
-    """Records the projects; news older than what is known is ignored."""
+    """Records and reports the projects `known`, unless they are None or not newer than those in the state."""
     before, now_ms = state.projects, ports.clock_ms()
     if known is None or known.cut_overs <= before.cut_overs:
         state.projects = replace(before, reported_cut_overs=before.cut_overs, read_ms=now_ms)
@@ -504,4 +509,4 @@ PERFORMERS: dict[type[do.HaAction], Callable[[Any, GroupState, Ports], None]] = 
     do.Diverge: _diverge,
     do.Leave: _leave,
 }
-"""The performer of each action."""
+"""The function that performs each class of action."""

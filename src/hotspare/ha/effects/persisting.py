@@ -1,12 +1,12 @@
-"""Persists a snapshot at a request: requests, the engines that undertake them and their results are facts of the group.
+"""Persists a snapshot on request: requests, the claims of engines that undertake them, and results are facts of the group.
 
-    persist-N           request N: the URL of a store or "", an engine or "", and how many snapshots stay there, 0 for all
-    persist-N-claim-K   the engine that undertakes it, K-th; a later one if the one before is gone
-    persist-N-result    its result
+    persist-N           request N: the URL of a store or "", an engine or "", and the maximum of snapshots left there, 0 for all
+    persist-N-claim-K   the engine of claim K; a later claim replaces the earlier one, whose engine has ended
+    persist-N-result    the result of request N
 
-Like every fact they never change, so that all engines, and the command that made the request, agree on each. A command that makes
-another request removes old finished ones (`rules.requests`), as it has more time than an engine. A persisted snapshot contains the
-project's text and its origin.
+Facts never change, so all engines, and the command that made the request, agree on each. A command that makes another request
+removes old finished ones (`rules.requests`), since it has more time than an engine. A persisted snapshot contains the project's
+text and the snapshot's origin.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from hotspare.stores.snapshot_choice import SnapshotChoice, SnapshotScope, choos
 from hotspare.stores.writing import copied_pages
 
 WAITING_MAX = 1_000
-"""Unfinished requests at which no further one is accepted."""
+"""The count of unfinished requests from which on another request is refused."""
 REMOVED_MAX = 10_000
-"""Facts that one request removes at most: if many are left, each request removes some."""
+"""The maximum of facts that one request removes; later requests remove the rest."""
 DOCUMENT, ORIGIN = "document", "persisted"
-"""The additional keys in the header of a persisted snapshot: the project's text, and its origin."""
+"""The additional header keys of a persisted snapshot: DOCUMENT holds the project's text; ORIGIN the group, the engine and the
+time."""
 
 
 def read_persist_request(_: do.ReadPersist, state: GroupState, ports: Ports) -> None:
-    """Reads the oldest unfinished request, and the engines that undertook it."""
+    """Reads the oldest unfinished request and its claims into the state."""
     known, now_ms = state.persisting, ports.clock_ms()
     request = known.request or _request(ports.coordination, state.group, known.number + 1)
     done = _newest_finished(ports.coordination, state.group, known, request)
@@ -54,8 +55,11 @@ def read_persist_request(_: do.ReadPersist, state: GroupState, ports: Ports) -> 
 
 
 def _newest_finished(coordination: Coordination, group: str, known: Persisting, request: PersistRequest | None) -> int:
-    """Returns the newest finished request. Probes one more number than the next, as requests finished during a sleep may be
-    removed."""
+    """Returns the number of the newest finished request; `known.number` if no later one is finished.
+
+    The facts of requests that finished while this engine slept may be removed. So each call also probes one number of
+    `requests.search_misses`, of which at least one remains then.
+    """
 
     def is_done(number: int) -> bool:
         return coordination.fact(group, _result(number)) is not None
@@ -78,7 +82,8 @@ def claim_persist_request(action: do.ClaimPersist, state: GroupState, ports: Por
 
 
 def start_persist(action: do.PersistSnapshot, state: GroupState, ports: Ports) -> None:
-    """Freezes the state, and writes it in the background."""
+    """Freezes the state and writes the requested snapshot in the background. Records a failure at once if this engine differs, or
+    the requested engine does not run."""
     known, now_ms = state.persisting, ports.clock_ms()
     state.persisting = rules.after_beginning(known, now_ms)
     recording.refresh_member_soon(state)
@@ -106,7 +111,8 @@ def report_persist_outcome(action: do.ReportPersisted, state: GroupState, ports:
 
 @dataclass(frozen=True, slots=True)
 class PersistRequestState:
-    """A request as the group's facts have it. `outcome` None: it is unfinished."""
+    """A request as the group's facts record it. `claims`: the engines that undertook it, in order. `outcome` None: the request is
+    unfinished."""
 
     number: int
     request: PersistRequest
@@ -121,8 +127,8 @@ def submit_persist_request(
     kept: int = requests.FINISHED_KEPT_MAX,
     waiting_max: int = WAITING_MAX,
 ) -> int:
-    """Adds a request and returns its number; keeps the newest `kept` finished ones. Raises UsageError if `waiting_max` are
-    unfinished."""
+    """Adds a request and returns its number. Removes all but the newest `kept` finished requests. Raises UsageError if
+    `waiting_max` requests are unfinished."""
     wanted = json.dumps(asdict(request)).encode()
     told = list(_parsed_request_facts(coordination.fact_names(group)))
     last, done = requests.greatest_number(told, RequestFactKind.REQUEST), requests.greatest_number(told, RequestFactKind.RESULT)
@@ -134,7 +140,7 @@ def submit_persist_request(
 
 
 def find_persist_request(coordination: Coordination, group: str, number: int) -> PersistRequestState | None:
-    """Returns a request; None if it does not exist, or no longer does."""
+    """Returns request `number`; None if it does not exist or was removed."""
     request = _request(coordination, group, number)
     if request is None:
         return None
@@ -144,15 +150,16 @@ def find_persist_request(coordination: Coordination, group: str, number: int) ->
 
 
 def newest_finished_request(coordination: Coordination, group: str) -> PersistRequestState | None:
-    """Returns the newest finished request; None without any."""
+    """Returns the newest finished request of the group; None without any."""
     number = requests.search_newest(lambda number: coordination.fact(group, _result(number)) is not None)
     return find_persist_request(coordination, group, number) if number else None
 
 
 def copy_newest_snapshot(source: Store, target: Store, coordination: Coordination, group: str, keep: int = 0) -> SnapshotInfo:
-    """Copies the newest snapshot that may be restored, with the project's text, into another store. Raises UsageError without one.
+    """Copies the newest confirmed snapshot, with the project's text, into the store `target`, and returns its description. Raises
+    UsageError without one.
 
-    At most `keep` of the group's snapshots stay in that store; 0: all.
+    At most `keep` of the group's snapshots remain in `target`; 0: all.
     """
     info = choose_snapshot(group, source.list(group), SnapshotChoice(), SnapshotScope.CONFIRMED)
     stored, document = source.get(group, info.name), agreed_document(coordination, group)
@@ -196,14 +203,15 @@ def _result(number: int) -> str:
 
 
 def _claims(coordination: Coordination, group: str, number: int, known: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Returns the engines that undertook a request, in order; `known` is the beginning of the list."""
+    """Returns the engines that undertook request `number`, in order. `known`: the claims read before, which are not read again."""
     while (claim := coordination.fact(group, _claim(number, len(known)))) is not None:
         known = (*known, claim.decode("utf-8", "replace"))
     return known
 
 
 def _request(coordination: Coordination, group: str, number: int) -> PersistRequest | None:
-    """Returns a request. An unreadable one becomes a request for a snapshot in the group's own store, which is harmless."""
+    """Returns request `number`; None if it does not exist. An unreadable one becomes a request for a snapshot in the group's own
+    store, which is harmless."""
     value = coordination.fact(group, _name(number))
     if value is None:
         return None

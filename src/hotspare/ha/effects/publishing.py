@@ -1,4 +1,5 @@
-"""The publishing transaction over every output stream: its content, its result, and progress from a topic's tail."""
+"""Publishes the outputs of all streams in transactions: builds them, records their results, and restores missing progress from the
+end of a topic."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ _TAIL_BYTES_MAX = 64 << 20
 
 
 def publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
-    """Begins the next transaction, if there is anything to commit. The engine computes meanwhile."""
+    """Begins the next transaction, unless no output or progress is to be committed. The engine computes while it is under way."""
     assert state.producer is not None
     view = view_of(state, ports)
     following = next_commit(state, view, ports.codec)
@@ -51,7 +52,7 @@ def publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
 
 
 def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
-    """Records the result of the transaction under way, waiting for it if need be."""
+    """Waits for the transaction under way and records its result. Raises BusUnavailable if nothing was written."""
     assert state.transaction is not None
     following, call = state.transaction.content, state.transaction.call
     state.transaction = None
@@ -94,11 +95,11 @@ def _record_unpublished(state: GroupState, ports: Ports, error: HotspareError, f
 
 
 def _record_too_large(state: GroupState, ports: Ports, error: MessageTooLarge, following: NextCommit) -> None:
-    """Prepares for smaller messages next time. If a single output is too large, its stream waits for its topic, and the others go
-    on.
+    """Prepares a retry after the bus refused a message or commit as too large. If a single output is too large, its stream waits
+    for a retry, and the other streams continue.
 
-    An output is never dropped, and no engine could do better, so this one stays. If an output within its topic's limit was refused
-    together with others, the cause is unknown: the next transaction has half as much.
+    That output stays held: outputs are never dropped, and no engine could publish it. If an output within its topic's limit was
+    refused together with others, the cause is unknown, so the next transaction has half as many.
     """
     state.message_sizes.bytes_max = dict(ports.bus.message_bytes_max(state.topics.output_topics))
     recording.schedule_bus_retry(state, ports)
@@ -133,7 +134,8 @@ def _clear_oversized(state: GroupState, ports: Ports) -> None:
 
 
 def _fence_again(state: GroupState, ports: Ports, reason: Reason) -> None:
-    """Repeats the promotion from its fence, if this still is the newest epoch: what is committed is not known."""
+    """Repeats the promotion from its fence, because this engine no longer knows what is committed. `decide` ends it if a newer
+    epoch exists."""
     recording.invalidate_leader(state)
     recording.change_role(state, ports, Role.PROMOTING, reason, Step.WON)
 
@@ -159,10 +161,12 @@ def _report_promotion(state: GroupState, ports: Ports) -> None:
 
 
 def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
-    """Returns all streams' outputs after what is committed, within the budget of one transaction, with the progress due.
+    """Returns the content of the next transaction: outputs of all streams after those sent, within `view.commit_rows` and
+    `view.commit_bytes`, and the progress that is due.
 
-    A stream ends before an output that is larger than the bus takes, until that is retried. A trimmed stream's progress is written
-    when it is due, with outputs or alone. Missing records are written first, and alone.
+    A stream ends before an output that is larger than the bus accepts, until that output is due for a retry. A trimmed stream's
+    progress is written when it is due, with outputs or alone. Missing progress records are written first, in a transaction of their
+    own.
     """
     epoch = view.role_state.epoch
     if missing := rules.missing_records(view):
@@ -195,10 +199,11 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
 
 
 def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Partition) -> Progress:
-    """Returns progress of a stream without a record, from the newest block of its partition; sequence 0 if nothing was published
-    there.
+    """Returns the progress of a stream without a record, from the newest readable message of `partition`; sequence 0 if nothing was
+    published there.
 
-    Raises StateError if the topic is not empty but its tail cannot be read: publishing from the first output again would duplicate.
+    Raises StateError if the partition is not empty but no message is readable: publishing from the first output again would
+    duplicate outputs.
     """
     end = bus.end_offset(partition)
     begin = bus.begin_offset(partition)
@@ -219,7 +224,7 @@ def progress_from_tail(bus: Bus, codec: BlockCodec, stream: str, partition: Part
 
 
 def _last_progress(bus: Bus, codec: BlockCodec, partition: Partition, offset: int) -> Progress | None:
-    """Returns progress by the newest readable message at or after `offset`; None without any."""
+    """Returns the progress in the newest readable message at or after `offset`; None without any."""
     found = None
     while messages := bus.read(partition, offset, messages_max=_TAIL_MESSAGES, bytes_max=_TAIL_BYTES_MAX):
         for message in messages:

@@ -15,9 +15,9 @@ from hotspare.ha.rules.roles import Reason, Role, Step, checked_transition
 
 ALARM_MS = 60_000
 FAILING_MS = 1_000
-"""Failures of coordination over a shorter time raise no alarm: a call of a busy machine may be late, and the next one is not."""
+"""Failures of coordination that last for less than this raise no alarm: on a busy machine a single call may be late."""
 _FAILING_GAP_MS = 10_000
-"""Failures that follow each other more slowly, with a success between them, are separate ones."""
+"""Failures that are further apart, with a success between them, do not belong to one series."""
 
 
 def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **numbers: int) -> None:
@@ -25,7 +25,7 @@ def report(state: GroupState, ports: Ports, kind: HaEventKind, sentence: str, **
 
 
 def alarm(state: GroupState, ports: Ports, kind: HaEventKind, reason: str, sentence: str) -> None:
-    """Reports an event that may recur many times a second, at most once in `ALARM_MS` for each kind and `reason`."""
+    """Reports an event that may recur many times a second: at most once in `ALARM_MS` for each pair of `kind` and `reason`."""
     now_ms = ports.clock_ms()
     state.alarms = {key: told_ms for key, told_ms in state.alarms.items() if now_ms - told_ms < ALARM_MS}
     if (kind, reason) not in state.alarms:
@@ -34,13 +34,13 @@ def alarm(state: GroupState, ports: Ports, kind: HaEventKind, reason: str, sente
 
 
 def record_trouble(state: GroupState, ports: Ports, kind: HaEventKind, reason: str, sentence: str) -> None:
-    """Reports as `alarm` does, and shows the sentence in the engine's member record while it lasts."""
+    """Reports as `alarm` does, and shows `sentence` in the engine's member record for a while (`member_record.TROUBLE_MS`)."""
     state.contacts = replace(state.contacts, trouble=sentence, trouble_ms=ports.clock_ms())
     alarm(state, ports, kind, reason, sentence)
 
 
 def invalidate_leader(state: GroupState) -> None:
-    """Requires the leader to be read again before anything follows from it."""
+    """Discards the known leader, so that `decide` reads it again before any decision that depends on it."""
     state.leadership = replace(state.leadership, leader=None)
 
 
@@ -53,7 +53,8 @@ def refresh_member_soon(state: GroupState) -> None:
 
 
 def change_role(state: GroupState, ports: Ports, to: Role, reason: Reason, step: Step = Step.NONE) -> None:
-    """Changes the role by the table of transitions."""
+    """Changes the role and reports it. Raises StateError if `ROLE_TRANSITIONS` lacks the transition. Also clears the retries of
+    oversized outputs."""
     before, now_ms = state.role_state.role, ports.clock_ms()
     role = checked_transition(before, to, reason)
     state.role_state = replace(state.role_state, role=role, role_since_ms=now_ms, step=step, step_ms=now_ms)
@@ -67,12 +68,12 @@ def change_role(state: GroupState, ports: Ports, to: Role, reason: Reason, step:
 
 
 def record_promotion_step(state: GroupState, ports: Ports, step: Step) -> None:
-    """Records a finished step of the promotion."""
+    """Records that the promotion reached `step` now; the lease rules count from this time."""
     state.role_state = replace(state.role_state, step=step, step_ms=ports.clock_ms())
 
 
 def record_contact(state: GroupState, ports: Ports) -> None:
-    """Records that coordination answered; reports it if its failures were reported."""
+    """Records that coordination answered; reports that if an alarm about its failures was raised."""
     if state.contacts.contact is not Contact.CONNECTED:
         state.contacts = replace(state.contacts, contact=Contact.CONNECTED)
         if not _is_failing(state.contacts):
@@ -84,7 +85,7 @@ def record_contact(state: GroupState, ports: Ports) -> None:
 def record_lost_contact(state: GroupState, ports: Ports, error: CoordinationError) -> None:
     """Records that a call to coordination failed; raises an alarm once failures last for `FAILING_MS`.
 
-    Other calls may succeed in between: on a full disk those that read do.
+    Other calls may succeed in between: on a full disk, reads do.
     """
     contact, now_ms = Contact.LOST if isinstance(error, CoordinationLost) else Contact.SUSPENDED, ports.clock_ms()
     before = state.contacts
@@ -112,7 +113,8 @@ def record_leader(state: GroupState, ports: Ports, leader: Leader) -> None:
 
 
 def close_producer(state: GroupState) -> None:
-    """Closes the producer; a transaction under way ends as it may. The next engine that publishes first reads what is committed."""
+    """Closes the producer. The result of a transaction under way stays unknown; the next engine that publishes first reads what is
+    committed."""
     state.transaction = None
     if state.producer is not None:
         state.producer.close()

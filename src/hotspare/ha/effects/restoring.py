@@ -1,7 +1,7 @@
-"""Takes a persisted snapshot into a group's own store, from which its engines start (SPEC H2, H6, H7, Z6).
+"""Copies a persisted snapshot into a group's own store, from which the group's engines start (SPEC H2, H6, H7, Z6).
 
-Numbers are checked before (`rules.restoring`): a refused snapshot changes nothing of the group. The next engine that joins starts
-there, unless the group's store has a snapshot that is further ahead: all give the same outputs.
+The snapshot is first compared with the bus (`rules.restoring`): a refused snapshot changes nothing of the group. The next engine
+that joins starts from the copy, unless the group's store has a snapshot at a later position. Both give the same outputs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ELSEWHERE = "check that --bus and --prefix are those of the group that wrote th
 
 @dataclass(frozen=True, slots=True)
 class PersistedSource:
-    """The place of a persisted snapshot: a store, the group that it was persisted of, and the choice among its snapshots
+    """The source of a persisted snapshot: a store, the group that wrote it, and the user's choice among the snapshots
     (`stores.snapshot_choice`)."""
 
     store: Store
@@ -38,7 +38,7 @@ class PersistedSource:
 
 @dataclass(frozen=True, slots=True)
 class RestoreTarget:
-    """The group that takes it over: the topics that it reads and writes, and its own store."""
+    """The group that receives a persisted snapshot: its topics, and its own store."""
 
     group: str
     topics: GroupTopics
@@ -50,9 +50,10 @@ class RestoreTarget:
 
 @dataclass(frozen=True, slots=True)
 class RestoreCandidate:
-    """A persisted snapshot, compared with what the group has.
+    """A persisted snapshot, read and compared with the bus. `refusals`: why it may not be restored; empty if it may.
 
-    `newer_own`: the group's own snapshot that engines start from instead, as it is as far or further.
+    `newer_own`: a snapshot in the group's store at the same or a later position, from which engines start instead; None without
+    one.
     """
 
     info: SnapshotInfo
@@ -64,22 +65,22 @@ class RestoreCandidate:
 
     @property
     def messages_left(self) -> int:
-        """Messages to catch up with."""
+        """The count of messages that an engine restored from this snapshot has yet to process."""
         return sum(each.messages_left for each in self.partitions)
 
 
 def choose_persisted(source: PersistedSource, to: RestoreTarget) -> tuple[SnapshotInfo, SnapshotInfo | None]:
-    """Returns the chosen snapshot, and the group's own one whose order is at least as great, or None. Raises UsageError if the
-    choice matches none."""
+    """Returns the chosen snapshot, and the newest in the group's own store if its order is at least as great, else None. Raises
+    UsageError if the choice matches none."""
     info = choose_snapshot(source.group, source.store.list(source.group), parse_choice(source.snapshot), SnapshotScope.CONFIRMED)
     own = restorable(to.store.list(to.group))
     return info, own[0] if own and own[0].order >= info.order else None
 
 
 def find_persisted(source: PersistedSource, to: RestoreTarget) -> RestoreCandidate:
-    """Chooses a snapshot, reads it whole, and compares it with the bus.
+    """Chooses a persisted snapshot, reads all of it, and compares it with the bus. Changes nothing.
 
-    Raises UsageError without one, StoreError, and ProjectChanged and other errors of restoring a core.
+    Raises UsageError if none matches, StoreError, ProjectChanged, and other errors of `CoreFactory.restore`.
     """
     info, further = choose_persisted(source, to)
     stored = source.store.get(source.group, info.name)
@@ -94,9 +95,10 @@ def find_persisted(source: PersistedSource, to: RestoreTarget) -> RestoreCandida
 
 
 def adopt_persisted(found: RestoreCandidate, to: RestoreTarget) -> bool:
-    """Makes it a snapshot that the group's engines start from. Returns False if one that is as far exists.
+    """Copies the snapshot into the group's store and confirms it. Returns False, without a copy, if the store has one that is at
+    least as new.
 
-    Raises PositionLost if messages after it are gone, StateError if it is of another bus or group.
+    Raises PositionLost if messages after it are missing on the bus, StateError if it belongs to another bus or group.
     """
     if found.refusals:
         gone = any(each.messages_missing for each in found.partitions)
@@ -115,7 +117,7 @@ def adopt_persisted(found: RestoreCandidate, to: RestoreTarget) -> bool:
 
 
 def _held(to: RestoreTarget) -> dict[Partition, rules.HeldOffsets]:
-    """Returns the offsets that the bus holds of every partition that the group reads; a missing partition counts as empty."""
+    """Returns the offsets that the bus holds of each partition that the group reads; a missing partition counts as empty."""
     known, origin = to.bus.topics(), recorded_origin(to.coordination, to.group, to.topics)
     found = {}
     for _, partition in to.topics.partitions:

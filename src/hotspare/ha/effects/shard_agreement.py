@@ -1,8 +1,10 @@
-"""Agrees on how a project is divided: the count of shards and the fields are a fact of each shard's group, compared at each join.
+"""Agrees on how a project is divided: the count of shards and the fields that divide it are a fact of each shard's group, compared
+at each join.
 
-The shard of a key depends on them, and so does the state of a shard. A project that is not divided has a group of another name, and
-no such fact. So each kind checks whether the other one was here first. Of two that begin at the same moment the topics decide,
-which have one count of partitions. An engine that topics refuse has agreed on nothing: it checks them between reading and agreeing.
+The shard of a key depends on both, and so does the state of a shard. The group of an undivided project has another name, and no
+such fact. So engines of either kind check whether the other kind was first. If both kinds begin at the same moment, the topics
+decide, which have one count of partitions. So an engine checks the topics after `refuse_other_shards` and before `agree_on_shards`:
+an engine that the topics refuse has agreed on nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from hotspare.ha.rules.settings import GroupTopics
 
 _FACT = "shards"
 _PROJECT = "project"
-"""The fact that every group has which an engine ever joined."""
+"""The name of a fact that exists in every group that an engine ever joined."""
 _HINT = "start all engines with the same --shards; to divide a project otherwise, run it under another --prefix"
 
 
 def refuse_other_shards(coordination: Coordination, group: str, topics: GroupTopics) -> None:
-    """Raises UsageError if the project's engines divide it otherwise. Changes nothing."""
+    """Raises UsageError if the project's engines divide it by another count of shards or by other fields. Changes nothing."""
     whole = whole_group(group)
     if topics.shard.is_whole:
         _compare(whole, topics, coordination.fact(shard_group(whole, 0), _FACT))
@@ -30,14 +32,15 @@ def refuse_other_shards(coordination: Coordination, group: str, topics: GroupTop
 
 
 def agree_on_shards(coordination: Coordination, group: str, topics: GroupTopics) -> None:
-    """Makes the first engine's division the project's. Raises as `refuse_other_shards`."""
+    """Makes the first engine's division the project's. Raises UsageError as `refuse_other_shards` does."""
     refuse_other_shards(coordination, group, topics)
     if not topics.shard.is_whole:
         _compare(whole_group(group), topics, coordination.set_fact_once(group, _FACT, _division(topics).encode()))
 
 
 def recorded_shard_count(coordination: Coordination, group: str) -> int:
-    """Returns the count of shards into which the engines of this shard's group divide the project; 1 if none ever started."""
+    """Returns the count of shards into which the engines of this shard's group divide the project; 1 if none of them ever
+    started."""
     stands = (coordination.fact(group, _FACT) or b"").decode("utf-8", "replace").partition("\n")[0]
     return int(stands) if stands.isdigit() else 1
 
@@ -53,6 +56,6 @@ def _compare(whole: str, topics: GroupTopics, stands: bytes | None) -> None:
 
 
 def _division(topics: GroupTopics) -> str:
-    """Returns the count of shards, and the field by which each topic is divided, as lines of text."""
+    """Returns the division as lines of text: the count of shards, then the field by which each topic is divided."""
     count = str(topics.shard.count)
     return "\n".join([count, *(f"{topic.name} by {topic.partition_by}" for topic in topics.inbound if topic.partition_by)])

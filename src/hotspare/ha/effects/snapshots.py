@@ -1,7 +1,7 @@
 """Snapshots of a group: candidates first, confirmed once everything before them is known to be published.
 
-So no restorable snapshot is ahead of what was published, and a wrong engine's snapshot does no harm. Every call to the store runs
-in the background: one that hangs must not keep the engine from its lease.
+So no restorable snapshot is ahead of what was published, and a snapshot of a wrong engine does no harm. Every call to the store
+runs in the background: a call that hangs must not cost the engine its lease.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from hotspare.stores.contract import Content, SnapshotInfo, Store
 from hotspare.stores.writing import NewContent
 
 DISCARDED_MAX = 100
-"""Snapshots that one persist deletes at most: if many are left, each persist deletes some."""
+"""The maximum of snapshots that one persist request deletes; later requests delete the rest."""
 _ALL = 1 << 30
-"""A count of snapshots that keeps all: only the remains of crashed writes are deleted."""
+"""The `confirmed_max` with which `prune_snapshots` deletes only the remains of crashed writes."""
 
 
 def start_snapshot(state: GroupState, ports: Ports) -> None:
-    """Freezes the state, at a batch boundary, and writes it in the background."""
+    """Freezes the state, which must be at a batch boundary, and writes it as a candidate in the background."""
     candidate, now_ms = _candidate(state, ports), ports.clock_ms()
     state.snapshots = replace(state.snapshots, snapshot_ms=now_ms, snapshot_order=candidate.order)
     _write(state, ports, candidate, {})
@@ -43,7 +43,8 @@ def start_snapshot(state: GroupState, ports: Ports) -> None:
 def start_persisted_snapshot(
     state: GroupState, ports: Ports, number: int, request: PersistRequest, brings: Mapping[str, object]
 ) -> None:
-    """Does the same for request `number`. `brings`: additional keys of its header."""
+    """Freezes the state and writes it for persist request `number`, in the background. `brings`: additional keys of the snapshot's
+    header."""
     _write(
         state,
         ports,
@@ -53,7 +54,7 @@ def start_persisted_snapshot(
 
 
 def _candidate(state: GroupState, ports: Ports) -> Candidate:
-    """Returns the description of a snapshot of the present state."""
+    """Returns the description of a snapshot of the present state, before it is written."""
     order, events = state.order, state.intake.events_taken
     name = f"{order:016d}-{state.engine}-{state.identity.process_start:x}"
     sequences = {name: held.last_sequence for name, held in state.held.streams.items()}
@@ -78,8 +79,8 @@ def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mappin
 
 
 def _numbering(state: GroupState) -> dict[str, object]:
-    """Returns header keys for the numbers; empty if all streams have the numbers of their topics and no other project ever
-    published."""
+    """Returns the header keys that record the shifts of streams (`flow.numbering`); empty if all shifts are 0 and no other project
+    ever published."""
     found = {n: None if state.streams[n].is_shift_unknown else held.shift for n, held in state.held.streams.items()}
     told = {name: shift for name, shift in found.items() if shift != 0}
     since = state.projects.changes_epoch
@@ -87,13 +88,13 @@ def _numbering(state: GroupState) -> dict[str, object]:
 
 
 def with_header_keys(header: bytes, brings: Mapping[str, object]) -> bytes:
-    """Returns `header` with additional keys."""
+    """Returns the JSON text `header` with the additional keys `brings`."""
     return json.dumps({**json.loads(header), **brings}, sort_keys=True, separators=(",", ":")).encode() if brings else header
 
 
 @contextlib.contextmanager
 def _store_of(ports: Ports, candidate: Candidate) -> Iterator[Store]:
-    """Yields the store that the snapshot is in; any other than the group's own is opened for this, and closed."""
+    """Yields the store of the snapshot. A store other than the group's own is opened for the block, and closed after it."""
     if candidate.is_in_group_store:
         yield ports.store
         return
@@ -105,14 +106,15 @@ def _store_of(ports: Ports, candidate: Candidate) -> Iterator[Store]:
 
 
 def _without_store_keys(contents: Iterable[tuple[str, bytes | Content]]) -> Iterator[tuple[str, bytes | Content]]:
-    """Yields contents that are always encoded, whatever a store knows of them."""
+    """Yields the contents so that the store encodes and writes each, even if it already has the same content."""
     for name, content in contents:
         yield name, content if isinstance(content, bytes) else NewContent(content.encode)
 
 
 @dataclass(frozen=True, slots=True)
 class _ReportingContent:
-    """A `Content` of a snapshot being written: each call on it is a sign of life, even if a store took all pages at first."""
+    """A `Content` of a snapshot being written, of which each call reports progress: a store may fetch all pages first and encode
+    them later."""
 
     content: Content
     on_progress: Callable[[], None]
@@ -134,14 +136,15 @@ class _ReportingContent:
 def _reporting_progress(
     contents: Iterable[tuple[str, bytes | Content]], hear: Callable[[], None]
 ) -> Iterator[tuple[str, bytes | Content]]:
-    """Yields contents that give a sign of life per page: a large state takes longer than a call may without one."""
+    """Yields the contents and calls `hear` for each page: writing a large state takes longer than a call to the store may take
+    without progress."""
     for name, content in contents:
         hear()
         yield name, content if isinstance(content, bytes) else _ReportingContent(content, hear)
 
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
-    """Starts to confirm candidate `name` in the store, so that engines may restore it. The candidate is removed from the state."""
+    """Starts to confirm candidate `name` in its store, so that engines may restore it, and removes the candidate from the state."""
     group, candidate = state.group, _remove_candidate(state, name)
     _start_store_job(state, ports, StoreJobKind.CONFIRM, candidate, lambda store, _: store.confirm(group, name))
 
@@ -154,7 +157,8 @@ def discard(state: GroupState, ports: Ports, name: str) -> None:
 
 
 def abandon_stuck_jobs(state: GroupState, ports: Ports) -> None:
-    """Stops waiting for work on the store that takes too long. Its result still counts if it ends after all."""
+    """Gives up jobs on the store that report no progress for `store_wait_ms`, and reports each. The result of a job still counts if
+    it ends later."""
     for job in state.store_jobs.mark_stuck(ports.clock_ms() - state.settings.store_wait_ms):
         silent = f"the store has not answered for {state.settings.store_wait_ms} ms"
         sentence = f"cannot {job.kind.value} snapshot {job.candidate.name}: {silent}"
@@ -164,7 +168,7 @@ def abandon_stuck_jobs(state: GroupState, ports: Ports) -> None:
 
 
 def record_store_results(state: GroupState, ports: Ports) -> None:
-    """Records the results of background work in the state; called at the start of a run of the HA loop."""
+    """Records the results of ended background jobs in the state. Called at the start of each run of the HA loop."""
     while (done := state.store_jobs.take_ended()) is not None:
         candidate = done.job.candidate
         if done.failure:
@@ -198,7 +202,7 @@ def _after_failing(state: GroupState, job: StoreJob, sentence: str) -> None:
 
 
 def _end_persist(state: GroupState, ports: Ports, candidate: Candidate, failure: str = "") -> None:
-    """Records the result of a snapshot, if it was requested."""
+    """Records the outcome of the persist request that the snapshot is for, if any. `failure` "" is a success."""
     if candidate.persist_request:
         took_ms = ports.clock_ms() - candidate.taken_ms
         outcome = PersistOutcome(state.engine, candidate.name, candidate.order, candidate.bytes, took_ms, failure)
@@ -227,9 +231,10 @@ def _record_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> 
 
 
 def keep_newest(store: Store, group: str, name: str, keep: int, hear: Callable[[], None] = lambda: None) -> None:
-    """Deletes older snapshots of the group so that `keep` stay, in a place where snapshot `name` was just confirmed.
+    """Deletes older snapshots of the group in `store`, where snapshot `name` was just confirmed, so that `keep` remain. Calls
+    `hear` before each deletion.
 
-    A reader of a deleted snapshot has it until it has read it (`Store.get`).
+    A reader of a deleted snapshot can finish reading it (`Store.get`).
     """
     for each in rules.to_delete(store.list(group), name, keep)[:DISCARDED_MAX]:
         hear()
@@ -248,9 +253,10 @@ def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_ma
 def _start_store_job(
     state: GroupState, ports: Ports, work: StoreJobKind, candidate: Candidate, call: Callable[[Store, Callable[[], None]], object]
 ) -> None:
-    """Starts work in the background, on the store that the snapshot is in.
+    """Starts `call` in the background, on the store of the snapshot.
 
-    The work receives the store and a function to call as a sign of life. Its end is recorded, whatever fails.
+    `call` receives the store, and a function to call as a report of progress. The end of the job is recorded in `store_jobs.ended`,
+    whatever fails.
     """
     jobs, job = state.store_jobs, StoreJob(work, candidate, ports.clock_ms())
     jobs.running.append(job)

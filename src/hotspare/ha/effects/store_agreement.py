@@ -1,7 +1,7 @@
-"""The agreement of a group's engines on one store: its random id is a fact of the group, compared when an engine joins.
+"""Makes the engines of a group agree on one store: its random id is a fact of the group, compared when an engine joins.
 
-Otherwise a folder that is not shared, or whose file system is not mounted, would go unnoticed until a spare finds no snapshot. Like
-every fact it never changes; a group that moved to another store has a newer one (`store-1`, `store-2` ...).
+Otherwise a folder that is not shared, or whose file system is not mounted, would go unnoticed until a spare finds no snapshot.
+Facts never change; when a group moves to another store, the next of the facts `store-0`, `store-1`, ... names it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ _FACT = "store-"
 
 
 def agree_on_store(coordination: Coordination, store: Store, group: str, other: OtherStore) -> str:
-    """Returns the id of the group's store, which is this one. Raises StateError if the group's snapshots are in another one."""
+    """Returns the id of `store` after the group agreed on it. Raises StateError if the group's snapshots are in another store,
+    unless `other` accepts the move."""
     own, newest, version = store.identity(), None, 0
     while (known := coordination.fact(group, f"{_FACT}{version}")) is not None:
         version += 1

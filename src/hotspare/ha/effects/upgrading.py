@@ -1,10 +1,10 @@
-"""The projects of a group as facts: the first one, and every decision about another one.
+"""Stores which projects a group runs as facts: the first project, and every later decision.
 
     project      the hash and the text of the first engine's project
-    semantics    the version of what its windows mean
-    upgrade-N    cut-over step N: which project may take part, which one leads, which one is left (`rules.upgrading`)
+    semantics    the version of the semantics of its windows
+    upgrade-N    cut-over step N: which project is offered, which one leads, which one remains (`rules.upgrading`)
 
-Like every fact they never change: a cut-over step is the next fact, and of two concurrent ones the first counts.
+Facts never change: a cut-over step is the next fact, and of two concurrent steps the first counts.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ _CUT_OVER_FACT = "upgrade-"
 
 
 def agreement(coordination: Coordination, group: str) -> Agreement | None:
-    """Returns the projects that the group runs; None if no engine of it ever started. Raises StateError if a cut-over step
-    cannot be read."""
+    """Returns the projects that the group runs; None if no engine of the group ever started. Raises StateError if a cut-over step
+    is unreadable."""
     first = coordination.fact(group, PROJECT)
     return None if first is None else fold_cut_overs(_first(coordination, group, first), _cut_overs(coordination, group))
 
 
 def agreement_after(coordination: Coordination, group: str, known: Agreement | None) -> Agreement | None:
-    """Returns the same given an earlier result: only later decisions are read."""
+    """Returns the group's projects as `agreement` does, but given its earlier result `known` reads only later cut-over steps."""
     return agreement(coordination, group) if known is None else fold_onto(known, _cut_overs(coordination, group, known.cut_overs))
 
 
 def has_any_cut_over(coordination: Coordination, group: str) -> bool:
-    """Whether any decision was ever made about another project than the first."""
+    """Whether the group has any cut-over step: a decision about another project than its first."""
     return coordination.fact(group, f"{_CUT_OVER_FACT}1") is not None
 
 
 def record_cut_over(coordination: Coordination, group: str, before: Agreement, move: CutOver) -> Agreement:
-    """Records the next cut-over step; returns what the group runs then. Raises UsageError if another command recorded one first."""
+    """Records `move` as the next cut-over step after `before`; returns the group's projects after it. Raises UsageError if another
+    command recorded a step first, or at CUT_OVERS_MAX."""
     version, number = move.version, before.cut_overs + 1
     if number > CUT_OVERS_MAX:
         raise UsageError(
@@ -71,9 +72,10 @@ def record_cut_over(coordination: Coordination, group: str, before: Agreement, m
 
 
 def current_agreement(coordination: Coordination, group: str, known: Agreement | None, hash_: str) -> Agreement | None:
-    """Returns what the group runs by now, or None, after a single read, if no decision was ever made.
+    """Returns the projects that the group runs now, given the earlier result `known`. Returns None, after a single read, if there
+    was never a cut-over step.
 
-    Raises ProjectChanged if an engine of the project `hash_` and of this hotspare may no longer take part.
+    Raises ProjectChanged if an engine of project `hash_` and this version of the semantics may no longer take part.
     """
     if known is None and not has_any_cut_over(coordination, group):
         return None
@@ -86,15 +88,15 @@ def current_agreement(coordination: Coordination, group: str, known: Agreement |
 
 
 def leading_snapshot_group(coordination: Coordination, group: str) -> str:
-    """Returns the name under which the group's store has the snapshots of the project that leads."""
+    """Returns the group name under which the store has the snapshots of the leading project."""
     known = agreement(coordination, group)
     return group if known is None else known.leading.snapshot_group(group)
 
 
 @dataclass(slots=True)
 class OwnSnapshotGroup:
-    """Returns the name under which a project's own snapshots are stored, for the engines that run it. It never changes, so it is
-    cached."""
+    """Returns the group name under which a project's own snapshots are stored, for the engines that run it. The name never changes,
+    so it is cached. Raises ProjectChanged if the group does not run the project."""
 
     coordination: Coordination
     project_hash: str
@@ -119,7 +121,7 @@ class OwnSnapshotGroup:
 
 
 def all_snapshot_groups(coordination: Coordination, group: str) -> list[str]:
-    """Returns all names under which the group may have, or have had, snapshots."""
+    """Returns all group names under which the store may have snapshots of the group's projects, past ones included."""
     found, number = [group], 1
     while coordination.fact(group, f"{_CUT_OVER_FACT}{number}") is not None:
         found.append(f"{group}~{number}")
@@ -128,11 +130,11 @@ def all_snapshot_groups(coordination: Coordination, group: str) -> list[str]:
 
 
 def delete_group_facts(coordination: Coordination, group: str) -> None:
-    """Deletes the group's facts. If they do not fit into one transaction, the semantics and cut-over step 1 are deleted first, the
+    """Deletes the group's facts. If one transaction cannot delete all, the semantics and cut-over step 1 are deleted first, the
     project last.
 
     An engine that finds a project without semantics is refused (`joining.agree_on_semantics`). So after an interruption no engine
-    takes the rest for a whole group, until the deletion is repeated.
+    mistakes the remaining facts for a complete group, until the deletion is repeated.
     """
     coordination.reset_group(group, first=(SEMANTICS, f"{_CUT_OVER_FACT}1"), last=(PROJECT,))
 
@@ -143,7 +145,7 @@ def _first(coordination: Coordination, group: str, fact: bytes) -> ProjectVersio
 
 
 def _cut_overs(coordination: Coordination, group: str, after: int = 0) -> list[CutOver]:
-    """Returns the cut-over steps after step `after`."""
+    """Returns the cut-over steps after step number `after`, in order. Raises StateError if a step is unreadable."""
     found: list[CutOver] = []
     while (number := after + len(found) + 1) <= CUT_OVERS_MAX and (
         value := coordination.fact(group, f"{_CUT_OVER_FACT}{number}")

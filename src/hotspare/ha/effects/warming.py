@@ -1,4 +1,4 @@
-"""An engine whose state is made from recent input: which of its outputs count, and their numbers (`rules.warming`)."""
+"""Rebuilds an engine's state from recent input: records when its outputs count, and adopts their numbers (`rules.warming`)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from hotspare.rows.batch import BAD_STREAM, RowKind
 
 
 def is_state_valid(state: GroupState) -> bool:
-    """Whether the core's present outputs are the group's: they are once its state is complete."""
+    """Whether the outputs that the core computes now are the group's: always, except while a state made from recent input is
+    incomplete."""
     return state.warming is None or state.warming.is_warm
 
 
 def record_ticks(state: GroupState, decoded: pa.RecordBatch | pa.Table) -> None:
-    """Records the ticks of a batch that is about to be taken."""
+    """Records the ticks of a batch before the core computes it."""
     if state.warming is None or state.warming.is_warm:
         return
     ticks = decoded.filter(pc.equal(decoded.column("kind"), int(RowKind.TICK)))
@@ -39,7 +40,8 @@ def record_ticks(state: GroupState, decoded: pa.RecordBatch | pa.Table) -> None:
 
 
 def advance_warming(state: GroupState, ports: Ports) -> None:
-    """Advances the warming, between two batches and after news of what is committed."""
+    """Advances the warming after a batch or after committed progress was read: finds out whether the state is complete, and adopts
+    output numbers. Does nothing within a batch."""
     known = state.warming
     if known is None or state.role_state.role is not Role.WARMING or not state.core.is_between_batches:
         return
@@ -82,7 +84,8 @@ def _find_numbering(state: GroupState, ports: Ports, stream: str, warming: Warmi
 
 
 def _adopt(state: GroupState, ports: Ports, stream: str, newest: Progress | None, through: int) -> None:
-    """Adopts the number and digest of `newest`: this engine's output `through` is that one, or the last before it."""
+    """Adopts sequence and digest of the committed output `newest` for this engine's output `through`, which is that output or the
+    last one before it."""
     held = state.held.streams[stream]
     mark = NO_OUTPUT if newest is None else OutputMark(newest.sequence, newest.output_id, newest.digest)
     state.held.rebase(stream, mark, through)

@@ -1,3 +1,3 @@
-"""The outputs held until they are committed, and the messages that they become."""
+"""Holds outputs until they are committed, and builds the messages that carry them."""
 
 __all__ = ["message", "qualities"]

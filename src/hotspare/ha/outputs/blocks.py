@@ -1,7 +1,7 @@
-"""Cuts held outputs into messages that their topic takes, by their encoded size and not by their rows alone.
+"""Splits held outputs into messages that their topic accepts, by their encoded size and not by their rows alone.
 
-The size of a row depends on its format and its values, so the cutter encodes and compares: it halves a message that is too large.
-The row count that fitted is remembered per stream. A single row is sent whatever its size, because the bus compresses it and
+The size of a row depends on its format and its values. So the outputs are encoded first, and a message that is too large is halved.
+The row count that fitted is remembered per stream. A single row is sent whatever its size, because the bus compresses it and then
 decides.
 """
 
@@ -22,12 +22,12 @@ from hotspare.ha.rules.settings import OutputStream
 from hotspare.rows.batch import has_causes
 
 _ROOM = 4
-"""Messages of at most one part in `_ROOM` of what their topic takes are made larger again."""
+"""If a message has at most 1/_ROOM of the bytes that its topic accepts, the next message has twice as many rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows from sequence `first` on, in one message or with one message for each."""
+    """Consecutive outputs of a stream, from sequence `first` on, as one message or as one message for each row."""
 
     stream: str
     topic: str
@@ -36,7 +36,7 @@ class Block:
     rows: int
 
     def single_messages(self) -> Iterator[Block]:
-        """Yields each message as a block of its own."""
+        """Yields each of the messages as a block of its own."""
         if len(self.messages) == 1:
             yield self
             return
@@ -45,33 +45,35 @@ class Block:
 
     @property
     def bytes(self) -> int:
-        """The size of the largest message."""
+        """The size of the block's largest message."""
         return max(message.size_bytes for message in self.messages)
 
 
 def messages_of(blocks: Sequence[Block]) -> Sequence[Outgoing]:
-    """Returns the messages of one stream's blocks, at least one, in order."""
+    """Returns the messages of one stream's `blocks`, of which there is at least one, in order."""
     rows = [block.messages for block in blocks if isinstance(block.messages, RowMessages)]
     return RowMessages.joined(rows) if len(rows) == len(blocks) else [each for block in blocks for each in block.messages]
 
 
 @dataclass(slots=True)
 class MessageSizes:
-    """The sizes of messages. `rows_max` limits any message; `bytes_max` is what each topic takes, as far as the bus reported it."""
+    """The size limits of messages. `rows_max` limits the rows of any message; `bytes_max` the bytes by topic, as far as the bus
+    reported limits."""
 
     rows_max: int
     bytes_max: Mapping[str, int] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)
     _refused: dict[str, int] = field(default_factory=dict)
-    """A limit by topic, below what the bus refused although it should have fitted."""
+    """By topic, a limit below the size that the bus refused although it was within `bytes_max`."""
 
     def limit(self, topic: str) -> int | None:
         return min((limits[topic] for limits in (self.bytes_max, self._refused) if topic in limits), default=None)
 
     def find_refused(self, blocks: Sequence[Block]) -> Block:
-        """Returns the block that the bus refused, of at least one: the first that is too large.
+        """Returns the block that the bus must have refused: the first message that is too large. `blocks` has at least one.
 
-        Without one, returns the largest, and from now on treats three quarters of its size as the topic's limit.
+        If none is too large, returns the largest message, and from now on three quarters of its size is its topic's limit (until
+        `clear_refused`).
         """
         for block in filter(self.is_too_large, blocks):
             return next(filter(self.is_too_large, block.single_messages()))
@@ -80,7 +82,7 @@ class MessageSizes:
         return largest
 
     def is_too_large(self, block: Block) -> bool:
-        """Whether a message of the block is larger than its topic takes, as the bus reported."""
+        """Whether a message of the block is larger than the limit that the bus reported for its topic."""
         limit = self.bytes_max.get(block.topic)
         return limit is not None and block.bytes > limit
 
@@ -88,7 +90,8 @@ class MessageSizes:
         self._refused.clear()
 
     def split_messages(self, batches: Sequence[pa.RecordBatch], output: OutputStream, epoch: int, codec: BlockCodec) -> list[Block]:
-        """Returns the messages of these consecutive outputs."""
+        """Returns the consecutive outputs `batches` of one stream as blocks whose messages fit the limits. A message of a single
+        row may exceed them."""
         if output.message_key:
             return [_block_of_rows(rows, output, epoch) for rows in batches]
         has_ends = has_causes(batches[0])
@@ -113,7 +116,7 @@ class MessageSizes:
 
 
 def _block_of_rows(rows: pa.RecordBatch, output: OutputStream, epoch: int) -> Block:
-    """Returns a message for each row."""
+    """Returns a block with one message for each row."""
     messages = row_messages(rows, output.format, epoch, output.message_key)
     return Block(output.stream, output.topic, messages, _first(rows), rows.num_rows)
 
@@ -124,7 +127,8 @@ def _first(rows: pa.RecordBatch) -> int:
 
 
 class _Rows:
-    """Consecutive batches. They are not combined: that would copy a whole transaction into new memory, to be read once."""
+    """A sequence of consecutive batches, addressed as one. The batches are not combined: that would copy a whole transaction to
+    read it once."""
 
     def __init__(self, batches: Sequence[pa.RecordBatch]) -> None:
         self.batches = batches
@@ -132,7 +136,7 @@ class _Rows:
         self.count = self._ends[-1]
 
     def slice(self, start: int, rows: int) -> pa.RecordBatch:
-        """Returns at most `rows` rows from `start` on."""
+        """Returns rows from index `start` on: `rows` of them, or all that remain."""
         first = bisect_right(self._ends, start)
         parts, left = list[pa.RecordBatch](), min(rows, self.count - start)
         begin = start - (self._ends[first] - self.batches[first].num_rows)
@@ -146,7 +150,7 @@ class _Rows:
 
 
 def _copied_row(row: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns a copy: Arrow also writes some of a slice's neighbours, which is little for several rows but much for one."""
+    """Returns a copy of a batch of one row: to encode a slice, Arrow also writes adjacent rows, which is much for a single row."""
     return row.take(pa.array([0], pa.int64()))
 
 

@@ -1,7 +1,8 @@
-"""Outputs that are not yet known to be committed: the active's next transaction, and what a spare continues with.
+"""Holds the outputs that are not known to be committed: the next transaction of the active engine, and what a spare publishes if it
+takes over.
 
-An output is released only when it is known to be committed (SPEC D15, Z10): no ring buffer drops any. Beyond a memory budget they
-spill to Arrow files and are loaded when needed.
+An output is released only when it is known to be committed, or by its stream's quality (SPEC D15, Z10): no ring buffer drops any.
+Outputs beyond a memory budget are written to Arrow files, and loaded when they are needed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from hotspare.ha.core import Core
 
 @dataclass(frozen=True, slots=True)
 class OutputMark:
-    """An output's sequence, its id, and the digest of the stream up to and including it. Sequence 0 is before the first."""
+    """The sequence and id of an output, and the digest of its stream up to and including it. Sequence 0 precedes the first
+    output."""
 
     sequence: int
     output_id: OutputId | None
@@ -32,7 +34,7 @@ class OutputMark:
 
 
 def numbers_of(output_id: OutputId | None) -> tuple[int, int, int, int, int] | None:
-    """Returns topic, partition, offset, index and ordinal, in the order of an output batch's columns."""
+    """Returns (topic, partition, offset, index, ordinal), in the order of an output batch's columns; None for None."""
     if output_id is None:
         return None
     return output_id.topic, output_id.partition, output_id.offset, output_id.index, output_id.ordinal
@@ -51,7 +53,7 @@ def mark_of(batch: pa.RecordBatch, row: int) -> OutputMark:
 
 @dataclass(slots=True)
 class _Segment:
-    """The outputs `first`..`last`, in memory or in a file."""
+    """The consecutive outputs with sequences `first` to `last`, in memory (`batch`) or in the file `path`."""
 
     first: int
     last: int
@@ -71,14 +73,14 @@ class _Segment:
 
 
 _TRAIL_ROWS_MAX = 1 << 16
-"""The size of a `DigestTrail`: beyond it the oldest digests are forgotten, and not compared."""
+"""The maximum of digests in a `DigestTrail`; beyond it the oldest are discarded, and their outputs are not compared."""
 
 
 class DigestTrail:
-    """Digests of outputs that a spare released before they were known to be committed, by sequence, rising. Not thread-safe.
+    """The digests of outputs that a spare released before they were known to be committed, by rising sequence. Not thread-safe.
 
-    A stream that may lose outputs is not held, or not for long. Eight bytes an output are enough to detect that its outputs differ
-    from those committed, and to keep a snapshot of such a state from being confirmed (SPEC D14).
+    A stream that may lose outputs is not held, or only for a while. Eight bytes per output are enough to detect that its outputs
+    differ from those committed, and to keep a snapshot of such a state from being confirmed (SPEC D14).
     """
 
     def __init__(self, rows_max: int = _TRAIL_ROWS_MAX) -> None:
@@ -87,7 +89,7 @@ class DigestTrail:
         self._parts: deque[tuple[int, NDArray[np.uint64]]] = deque()
 
     def append(self, first: int, digests: NDArray[np.uint64]) -> None:
-        """Appends the digests of the outputs from `first` on, which follow those appended before."""
+        """Appends the digests of the outputs from sequence `first` on, which must follow those appended before."""
         skipped = max(0, len(digests) - self._rows_max)
         kept = digests[skipped:].copy()
         self._parts.append((first + skipped, kept))
@@ -106,7 +108,7 @@ class DigestTrail:
             self._shorten(sequence - self._parts[0][0] + 1)
 
     def _shorten(self, count: int) -> None:
-        """Forgets the oldest `count` digests of the oldest part, or all of it."""
+        """Discards the oldest `count` digests, but at most the oldest array."""
         first, digests = self._parts.popleft()
         rest = digests[count:]
         self._rows -= len(digests) - len(rest)
@@ -118,8 +120,7 @@ class HeldStream:
     """The held outputs of one stream, in order of sequence without a gap. Not thread-safe."""
 
     def __init__(self, base: OutputMark, shift: int = 0) -> None:
-        """Begins after `base`. `shift`: how much greater an output's number is here than in the core; `base` has its number
-        here."""
+        """Holds outputs after `base`. `shift` is added to the sequence of each appended output; `base` has the sum already."""
         self.shift = shift
         self._base = base
         self._segments: deque[_Segment] = deque()
@@ -129,7 +130,7 @@ class HeldStream:
 
     @property
     def base(self) -> OutputMark:
-        """The newest output that was released, or the last before this engine's state began."""
+        """The newest released output; before any release, the last output before this engine's state began."""
         return self._base
 
     @property
@@ -141,7 +142,8 @@ class HeldStream:
         return sum(s.bytes_total for s in self._segments if s.batch is None)
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Holds the next outputs. Raises StateError unless they follow those held without a gap."""
+        """Holds the next outputs, after adding `shift` to their sequences. Raises StateError unless they follow the newest held
+        output without a gap."""
         if not batch.num_rows:
             return
         if self.shift:
@@ -155,7 +157,7 @@ class HeldStream:
         self.last_sequence = last
 
     def mark_at(self, sequence: int) -> OutputMark | None:
-        """Returns the output mark at `sequence` if that output is held, or was the last to be released; None for any other."""
+        """Returns the output mark at `sequence` if that output is held or is the base; None for any other."""
         if sequence == self._base.sequence:
             return self._base
         if not self._base.sequence < sequence <= self.last_sequence:
@@ -164,12 +166,13 @@ class HeldStream:
         return mark_of(segment.load(), sequence - segment.first)
 
     def digest_at(self, sequence: int) -> int | None:
-        """Returns the digest of an output that is held or was released; None if it is not known, or no longer."""
+        """Returns the digest of the output at `sequence`, held or released; None if it is not retained."""
         mark = self.mark_at(sequence)
         return self._trail.find_digest(sequence) if mark is None else mark.digest
 
     def release_keeping_digests(self, sequence: int) -> None:
-        """Releases outputs that may not be committed yet, up to and including `sequence`: their digests are kept for a while."""
+        """Releases the outputs up to and including `sequence`, which may be uncommitted, and retains their digests in the
+        `DigestTrail`."""
         for segment in self._segments:
             if segment.first > sequence:
                 break
@@ -180,11 +183,11 @@ class HeldStream:
         self.drop_through(sequence)
 
     def forget_digests(self, sequence: int) -> None:
-        """Discards digests up to and including `sequence`, as these outputs are compared."""
+        """Discards the retained digests up to and including `sequence`, whose outputs were compared."""
         self._trail.forget_through(sequence)
 
     def drop_through(self, sequence: int) -> None:
-        """Releases the outputs up to and including `sequence`, without keeping their digests."""
+        """Releases the outputs up to and including `sequence`, and does not retain their digests."""
         sequence = min(sequence, self.last_sequence)
         if sequence <= self._base.sequence:
             return
@@ -195,8 +198,8 @@ class HeldStream:
             self._discard(self._segments.popleft())
 
     def batches_after(self, sequence: int, rows_max: int, bytes_max: int) -> Iterator[pa.RecordBatch]:
-        """Yields held outputs that follow `sequence`, in order, without releasing them: at most `rows_max`, and about
-        `bytes_max`."""
+        """Yields the held outputs after `sequence` in order, at most `rows_max` rows and about `bytes_max` bytes. Does not release
+        them."""
         for segment in self._segments:
             skipped = max(0, sequence + 1 - segment.first)
             if segment.last - segment.first + 1 <= skipped:
@@ -211,10 +214,11 @@ class HeldStream:
                 return
 
     def sequence_at_or_before(self, newest: OutputMark) -> int:
-        """Returns the last held output of `newest`'s partition that is not later in the input; the base if none.
+        """Returns the sequence of the last held output that `newest`'s partition caused and whose input position is not after
+        `newest`'s; the base's if none.
 
-        `newest` is an output of the stream as another project may have made it. If that very output is held, it is returned itself;
-        otherwise the last one of its position.
+        `newest` is an output of the stream that another project may have computed. If that very output is held, returns its
+        sequence, otherwise that of the last output of its input position.
         """
         place, at = self._base.sequence, newest.output_id
         if at is None or (at, newest.digest) == (self._base.output_id, self._base.digest):
@@ -234,7 +238,8 @@ class HeldStream:
         return place
 
     def renumber_from(self, newest: OutputMark, through: int) -> None:
-        """Releases the outputs up to and including `through`, and numbers all later ones from `newest`, which is committed."""
+        """Releases the outputs up to and including `through`, and renumbers all later ones to follow `newest`, which is
+        committed."""
         shift = newest.sequence - through
         before, self.shift = self.shift, 0
         for rows in self._restart_after(newest, through):
@@ -242,7 +247,7 @@ class HeldStream:
         self.shift = before + shift
 
     def _restart_after(self, newest: OutputMark, through: int) -> list[pa.RecordBatch]:
-        """Discards all held outputs and continues after `newest`; returns what was held after `through`."""
+        """Discards all held outputs and makes `newest` the base; returns the outputs that were held after `through`."""
         kept = [s.load().slice(max(0, through + 1 - s.first)) for s in self._segments if s.last > through]
         self.close()
         self._trail = DigestTrail()
@@ -250,7 +255,7 @@ class HeldStream:
         return kept
 
     def sequence_of(self, output_id: OutputId) -> int | None:
-        """Returns the number of the held output with this id; None without one."""
+        """Returns the sequence of the held output with this id; None if it is not held."""
         for segment in self._segments:
             rows = segment.load()
             same = np.ones(rows.num_rows, np.bool_)
@@ -261,10 +266,10 @@ class HeldStream:
         return None
 
     def rebase(self, newest: OutputMark, through: int) -> None:
-        """Releases the outputs up to and including `through`, whose output mark is `newest`, and gives later held ones the numbers
-        and digests that follow it.
+        """Releases the outputs up to and including `through`, makes `newest` the base, and recomputes sequences and digests of the
+        later ones so that they follow `newest`.
 
-        Outputs appended afterwards must have them already.
+        Outputs appended afterwards must already follow it.
         """
         before = self.digest_at(through)
         assert before is not None and not self.shift
@@ -277,8 +282,8 @@ class HeldStream:
             self.append(renamed.set_column(_DIGEST, renamed.schema.field(_DIGEST), pa.array(chained)))
 
     def spill(self, path: Path) -> int:
-        """Moves what is in memory to one new file; returns its bytes. Raises StoreError if it cannot be written; nothing is lost
-        then."""
+        """Moves the outputs in memory to the new file `path`; returns its bytes, 0 if none are in memory. Raises StoreError if the
+        file cannot be written; the outputs then stay in memory."""
         staying = [s for s in self._segments if s.batch is None]
         moving = [s for s in self._segments if s.batch is not None]
         if not moving:
@@ -309,7 +314,8 @@ class HeldStream:
 
 
 def base_of(core: Core, stream: str, shift: int = 0) -> OutputMark:
-    """Returns the last output before a core's state; its number is greater by `shift` than in the core."""
+    """Returns the output mark of the last output in a core's state, with `shift` added to its sequence; sequence `shift` if the
+    state has none."""
     sequence, last_id = core.sequences.get(stream, 0), core.last_ids.get(stream)
     if not sequence or last_id is None:
         return replace(NO_OUTPUT, sequence=sequence + shift)
@@ -325,14 +331,15 @@ def renumbered(batch: pa.RecordBatch, shift: int) -> pa.RecordBatch:
 class HeldOutputs:
     """The held outputs of every stream of one group, within one memory budget.
 
-    `folder` receives what does not fit; it is this engine's own and is created when first needed.
+    `folder` receives the outputs that exceed `memory_bytes_max`; it belongs to this engine alone and is created when first needed.
+    Raises StoreError if a file cannot be written.
     """
 
     bases: Mapping[str, OutputMark]
     memory_bytes_max: int
     folder: Path
     shifts: Mapping[str, int] = field(default_factory=dict)
-    """The shifts of streams that have one (`HeldStream`)."""
+    """The shift of each stream that has one (`HeldStream`)."""
     streams: dict[str, HeldStream] = field(init=False)
     spilled_files: int = 0
 
@@ -340,17 +347,18 @@ class HeldOutputs:
         self.streams = {name: HeldStream(base, self.shifts.get(name, 0)) for name, base in self.bases.items()}
 
     def restart_stream(self, stream: str, base: OutputMark) -> None:
-        """Holds a stream's outputs from `base` on; releases earlier ones."""
+        """Releases all held outputs of a stream; from now on it holds those after `base`."""
         self.streams[stream].close()
         self.streams[stream] = HeldStream(base)
 
     def rebase(self, stream: str, newest: OutputMark, through: int) -> None:
-        """Calls `HeldStream.rebase` and keeps the budget."""
+        """Calls `HeldStream.rebase` for the stream, then spills outputs to disk if the memory budget is exceeded."""
         self.streams[stream].rebase(newest, through)
         self._keep_budget(self.streams.values())
 
     def append(self, outputs: Mapping[str, pa.RecordBatch]) -> int:
-        """Holds the outputs of one batch; returns the bytes that were spilled to disk for it."""
+        """Holds the outputs of one part, by stream; returns the bytes that were spilled to disk to stay within the memory
+        budget."""
         for stream, batch in outputs.items():
             self.streams[stream].append(batch)
         return self._keep_budget(self.streams.values())

@@ -1,4 +1,4 @@
-"""Messages of an output topic: the value in the stream's format; the headers name its outputs and the epoch.
+"""Builds and parses the messages of an output topic: the value has the stream's format; the headers name the outputs and the epoch.
 
 The headers are enough to determine what is committed, whatever the format (SPEC B13).
 """
@@ -33,9 +33,10 @@ from hotspare.rows.routing import row_keys
 
 
 def output_message(block: pa.RecordBatch, format_: MessageFormat, epoch: int, codec: BlockCodec) -> Outgoing:
-    """Returns the message of a block of at least one output, with consecutive sequences.
+    """Returns one message for a block of at least one output, with consecutive sequences.
 
-    If the stream has beats, the outputs of a block have one cause's time, and a beat is alone.
+    If the stream has beats, the outputs of the block must have the same cause time, and a beat must be a block of its own
+    (`message_starts`).
     """
     rows = without_causes(block)
     is_beat = has_causes(block) and block.column("hs:opcode")[0].as_py() == BEAT
@@ -48,7 +49,7 @@ def output_message(block: pa.RecordBatch, format_: MessageFormat, epoch: int, co
 
 
 def row_messages(rows: pa.RecordBatch, format_: MessageFormat, epoch: int, message_key: Sequence[Field]) -> Sequence[Outgoing]:
-    """Returns a message for each output, keyed by its row; `format_` is one of TEXT_FORMATS."""
+    """Returns one message per output, with the key that `message_key` takes from its row. `format_` must be one of TEXT_FORMATS."""
     values, keys = encode_each(without_causes(rows), format_), row_keys(rows, message_key).to_pylist()
     found = RowMessages(_common_headers(format_, epoch), values, OUTPUTS_HEADER, _outputs_texts(rows.column(0), rows), keys)
     if not has_causes(rows):
@@ -58,7 +59,8 @@ def row_messages(rows: pa.RecordBatch, format_: MessageFormat, epoch: int, messa
 
 
 def _with_cause(message: Outgoing, cause: bytes, opcode: int) -> Outgoing:
-    """Returns the message of an output of a stream with beats; a beat has no value."""
+    """Returns `message` with the header of its cause, for a stream with beats. A beat has an empty value and the headers of a
+    tick."""
     headers = (*message.headers, (CAUSE_HEADER, cause))
     return Outgoing(b"", (*headers, *TICK.headers)) if opcode == BEAT else message._replace(headers=headers)
 
@@ -68,7 +70,8 @@ def _common_headers(format_: MessageFormat, epoch: int) -> tuple[tuple[str, byte
 
 
 def _outputs_texts(first: pa.Array, last: pa.RecordBatch) -> list[bytes]:
-    """Returns the header of each message whose first output has the sequence `first`, and whose last one is the row `last`."""
+    """Returns the value of OUTPUTS_HEADER for each message; `first` holds the sequence of its first output, `last` the row of its
+    last output."""
     sequence, topic, partition, offset, index, ordinal, digest = (last.column(i).cast(pa.string()) for i in range(7))
     numbers = (first.cast(pa.string()), sequence, digest, topic, partition, offset, index, ordinal)
     texts: list[bytes] = pc.binary_join_element_wise(*numbers, " ").cast(pa.binary()).to_pylist()
@@ -76,20 +79,21 @@ def _outputs_texts(first: pa.Array, last: pa.RecordBatch) -> list[bytes]:
 
 
 def _causes(rows: pa.RecordBatch) -> list[bytes]:
-    """Returns the header of each row as the first of a message."""
+    """Returns the value of CAUSE_HEADER for each row, as if it were the first of a message."""
     times, seconds = (rows.column(name).to_pylist() for name, _ in CAUSE_COLUMNS)
     return [b"%d 1" % time_us if is_second else b"%d" % time_us for time_us, is_second in zip(times, seconds, strict=True)]
 
 
 def message_starts(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """Returns the rows at which another message begins, for outputs of a stream with beats: each has one cause's time, a beat is
-    alone."""
+    """Returns the indexes of the rows, except row 0, at which a message of a stream with beats has to begin. These are each change
+    of the cause time, each beat, and each row after a beat."""
     times, beats = rows.column("hs:time").to_numpy(), rows.column("hs:opcode").to_numpy() == BEAT
     return 1 + np.flatnonzero((times[1:] != times[:-1]) | beats[1:] | beats[:-1])
 
 
 def progress_of(message: Message) -> Progress | None:
-    """Returns what was committed with an output message, by its headers; None if they lack it. Epoch 0: it may be another's."""
+    """Returns the progress up to the last output of an output message, by its headers; None if they are missing or invalid. The
+    epoch is 0: the message may be from any."""
     told = OutputsHeader.from_message(message)
     if told is None:
         return None

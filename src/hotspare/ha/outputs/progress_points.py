@@ -1,7 +1,7 @@
-"""Committed progress that an engine has yet to reach: the points at which its outputs are compared when it gets there.
+"""Retains committed progress that an engine has not reached: its outputs are compared at these points once it has computed them.
 
-A spare reads progress several times a second and may be minutes behind it. A new point must not replace earlier ones: the newest
-point alone would advance as fast as the spare does, and nothing would ever be compared.
+A spare reads progress several times a second and may lag by minutes. A new point must not replace earlier ones: the newest point
+alone would advance as fast as the spare does, and the spare would never compare any output.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections import deque
 from hotspare.bus.contract import Progress
 
 POINTS_MAX = 256
-"""About 25 s of lag at ten readings a second are kept point by point; a longer lag is compared at fewer places."""
+"""The maximum of points: about 25 s of lag at ten reads a second. A longer lag is compared at fewer points."""
 
 
 class ProgressPoints:
-    """The points of one stream, rising. Not thread-safe."""
+    """The points of one stream, in the order of rising sequence. Not thread-safe."""
 
     def __init__(self, points_max: int = POINTS_MAX) -> None:
         self._points_max = points_max
@@ -25,7 +25,7 @@ class ProgressPoints:
         return len(self._points)
 
     def add(self, point: Progress) -> None:
-        """Adds the newest point. Beyond the limit, removes an inner one where the points are closest."""
+        """Appends the newest point. Beyond the maximum, removes the inner point whose neighbours are closest to each other."""
         if self._points and point == self._points[-1]:
             return
         self._points.append(point)
@@ -33,7 +33,7 @@ class ProgressPoints:
             del self._points[self._closest()]
 
     def pop_through(self, sequence: int) -> list[Progress]:
-        """Removes and returns the points at or before `sequence`, oldest first."""
+        """Removes and returns the points up to and including `sequence`, oldest first."""
         taken = []
         while self._points and self._points[0].sequence <= sequence:
             taken.append(self._points.popleft())
@@ -43,6 +43,6 @@ class ProgressPoints:
         self._points.clear()
 
     def _closest(self) -> int:
-        """Returns the index of the inner point whose removal leaves the smallest gap."""
+        """Returns the index of the inner point whose two neighbours have the smallest difference of sequences."""
         sequences = [point.sequence for point in self._points]
         return min(range(1, len(sequences) - 1), key=lambda i: sequences[i + 1] - sequences[i - 1])

@@ -1,8 +1,8 @@
-"""Agrees, within a group, on the quality of service of each output stream, and on every change while it runs (SPEC D1, Z16).
+"""Agrees, within a group, on the quality of service of each output stream, and on every change while the group runs (SPEC D1, Z16).
 
-A group's qualities are facts in coordination: number 0 is that of its first engine's project, every later number one change. An
-engine that has not read the newest one uses an older one. The weaker of both holds until all have read it, and neither determines
-which engine may publish. So a change needs no restart, and no engine has to wait for another.
+A group's qualities are facts in coordination: number 0 holds those of its first engine's project, every later number one change. An
+engine that has not read the newest change uses an older quality. Until all engines have read it, the weaker of the two qualities
+holds; neither determines which engine may publish. So a change needs no restart, and no engine has to wait for another.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _FIXED = "streams with beats"
 
 @dataclass(frozen=True, slots=True)
 class Qualities:
-    """The quality of every output stream as far as this engine has read. `version` is the newest change read.
+    """The quality of every output stream as far as this engine has read. `version` is the number of the newest change read.
 
-    `changed`: streams whose quality was ever changed while the group ran. A state of an earlier quality may begin after what is
-    committed. Such a stream is precise or trimmed once all engines' states reach back to what is committed. `fixed`: streams with
-    beats, whose quality never changes.
+    `changed`: the streams whose quality was ever changed while the group ran. An engine whose state began under a weaker quality
+    may lack outputs that are not committed. The new quality is guaranteed once every engine holds all outputs after
+    the committed ones. `unreadable`: sentences on invalid changes. `fixed`: the streams with beats, whose quality never changes.
     """
 
     by_stream: Mapping[str, Quality]
@@ -42,14 +42,14 @@ class Qualities:
 
 
 def declared_qualities(topics: GroupTopics) -> Qualities:
-    """Returns the qualities of this engine's project."""
+    """Returns the qualities that a project declares for its output streams, as version 0."""
     fixed = frozenset(output.stream for output in topics.outbound if output.has_beats)
     return Qualities({output.stream: output.quality for output in topics.outbound}, fixed=fixed)
 
 
 def current_qualities(coordination: Coordination, group: str) -> Qualities | None:
-    """Returns the group's present qualities by its facts; None if no engine of it ever started. Raises StateError if they are
-    unreadable."""
+    """Returns the present qualities in the group's facts; None if no engine of the group ever started. Raises StateError if they
+    are unreadable."""
     stands = coordination.fact(group, f"{_FACT}0")
     if stands is None:
         return None
@@ -58,8 +58,8 @@ def current_qualities(coordination: Coordination, group: str) -> Qualities | Non
 
 
 def agree_on_qualities(coordination: Coordination, group: str, topics: GroupTopics) -> Qualities:
-    """Returns the group's qualities with all changes so far; the first engine's project makes version 0. Raises StateError if
-    unreadable."""
+    """Returns the group's qualities with all changes so far; records those of this engine's project as version 0 if it is the
+    first. Raises StateError if they are unreadable."""
     own = declared_qualities(topics)
     if own.fixed:
         coordination.set_fact_once(group, _FIXED, "\n".join(sorted(own.fixed)).encode())
@@ -78,7 +78,8 @@ def _parsed(group: str, value: bytes) -> dict[str, Quality]:
 
 
 def with_later_changes(coordination: Coordination, group: str, known: Qualities) -> Qualities:
-    """Returns `known` with all later changes. An invalid change is skipped and listed in `Qualities.unreadable`."""
+    """Returns `known` with all later changes of the group. An invalid change has no effect except a sentence in
+    `Qualities.unreadable`."""
     known = replace(known, unreadable=())
     while known.version < CHANGES_MAX and (value := coordination.fact(group, f"{_FACT}{known.version + 1}")) is not None:
         known = _changed(known, value)
@@ -97,7 +98,7 @@ def _changed(known: Qualities, value: bytes) -> Qualities:
 
 
 def checked_stream(known: Qualities, stream: str) -> str:
-    """Raises UsageError unless the quality of `stream` can be changed; returns `stream`."""
+    """Returns `stream`; raises UsageError if its quality cannot be changed: unknown streams, bad events, and streams with beats."""
     if stream == BAD_STREAM:
         raise UsageError("bad events are always precise")
     if stream not in known.by_stream:
@@ -108,7 +109,8 @@ def checked_stream(known: Qualities, stream: str) -> str:
 
 
 def request_quality_change(coordination: Coordination, group: str, stream: str, quality: Quality) -> int:
-    """Adds a change to the group's facts and returns its version. Raises UsageError after CHANGES_MAX changes."""
+    """Adds a change of the quality of `stream` to the group's facts; returns its version. Raises UsageError after CHANGES_MAX
+    changes."""
     wanted = json.dumps([stream, str(quality)], separators=(",", ":")).encode()
     version = 1
     while version <= CHANGES_MAX:
@@ -122,5 +124,6 @@ def request_quality_change(coordination: Coordination, group: str, stream: str, 
 
 
 def _is_first(coordination: Coordination, group: str, version: int, wanted: bytes) -> bool:
-    """Whether this change is number `version`. Another one that requests the very same is as good as one's own."""
+    """Whether the change `wanted` is stored as number `version` after trying to store it. An equal change of another command counts
+    as this one."""
     return coordination.set_fact_once(group, f"{_FACT}{version}", wanted) == wanted

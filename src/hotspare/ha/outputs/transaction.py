@@ -1,4 +1,4 @@
-"""A publishing transaction over all streams: its content, and its state while it is under way."""
+"""Describes a publishing transaction over all streams: its content, and its state while it is under way."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hotspare.ha.outputs.blocks import Block
 
 @dataclass(frozen=True, slots=True)
 class NextCommit:
-    """The content of a transaction. `sent`: by stream, the newest sequence on the topic once this is committed, with or without
-    progress.
+    """The content of a transaction. `sent`: by stream, the newest sequence on the topic once it is committed, whether or not its
+    progress is included.
 
-    `rows` and `bytes` count its outputs. `cut_stream`: the first stream of which some outputs were left for the next one, "" for
-    none. `blocks` are its messages.
+    `rows` and `bytes` count its outputs. `cut_stream`: the first stream of which the limits left outputs for the next transaction,
+    "" for none. `blocks` are its messages.
     """
 
     commit: Commit
@@ -29,7 +29,8 @@ class NextCommit:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """A transaction under way: `content` is committed since `begun_ms`. The engine continues meanwhile, but begins no other."""
+    """A transaction under way: `call` commits `content` since `begun_ms`. The engine continues to compute meanwhile, but begins no
+    other transaction."""
 
     content: NextCommit
     call: PendingCall

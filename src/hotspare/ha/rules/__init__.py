@@ -1,3 +1,3 @@
-"""Decisions about roles, snapshots and publishing, without clock, thread or input."""
+"""Decides about roles, snapshots and publishing, without clock, thread or input."""
 
 __all__ = ["cold_spare", "facts", "joining", "membership", "project_changes", "requests", "roles", "settings", "upgrading"]

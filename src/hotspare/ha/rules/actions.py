@@ -1,5 +1,5 @@
-"""Every effect that an engine can have on the world outside it, one per action. An engine can die or sleep only between two of
-these."""
+"""Defines the actions of an engine, each with at most one effect outside the engine. An engine can die or sleep only between two of
+them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hotspare.ha.rules.roles import Reason
 
 @dataclass(frozen=True, slots=True)
 class HaAction:
-    """An effect, or a change of what the engine knows. Actions of one class with the same fields are equal."""
+    """An external effect, or a change of what the engine knows. Two actions of one class with the same fields are equal."""
 
     template: ClassVar[str]
-    """The sentence in the log, over the fields."""
+    """The format of the sentence in the log; its placeholders are the fields."""
 
     @property
     def sentence(self) -> str:
@@ -23,7 +23,8 @@ class HaAction:
 
 @dataclass(frozen=True, slots=True)
 class RecordVacancy(HaAction):
-    """Records since when the role is free (no effect outside). `reason` None: the role is held after all."""
+    """Records, without an external effect, that the role is free from now on under `epoch` for `reason`; None: the role is held
+    after all."""
 
     epoch: int
     reason: Reason | None
@@ -51,7 +52,8 @@ class Fence(HaAction):
 
 @dataclass(frozen=True, slots=True)
 class EndLockHolder(HaAction):
-    """Ends a stopped process that holds the bus's lock: it may never resume, and until then no other process can write."""
+    """Ends a stopped process that holds the bus's lock. That process may never resume, and no other process can write before it
+    does."""
 
     template = "ends process {process_id}, which keeps the bus locked, if it is stopped"
     process_id: int
@@ -59,13 +61,13 @@ class EndLockHolder(HaAction):
 
 
 class ReadCommitted(HaAction):
-    """Reads progress after fencing: nothing older can change it any more. Requests the coordination epoch concurrently."""
+    """Reads progress after fencing: no older epoch can change it any more. Requests the coordination epoch concurrently."""
 
     template = "reads what is committed"
 
 
 class Recheck(HaAction):
-    """Takes note of the coordination epoch, which was requested again after fencing."""
+    """Records the answer to the request for the coordination epoch that was sent after fencing."""
 
     template = "reads the newest epoch again"
 
@@ -76,7 +78,7 @@ class BecomeActive(HaAction):
 
 @dataclass(frozen=True, slots=True)
 class StepDown(HaAction):
-    """Ends publishing; state and held outputs are kept."""
+    """Stops publishing and becomes standby; the state and the held outputs stay."""
 
     template = "becomes standby: {reason.value}"
     reason: Reason
@@ -84,7 +86,7 @@ class StepDown(HaAction):
 
 @dataclass(frozen=True, slots=True)
 class GiveUp(HaAction):
-    """Releases the role, naming a successor or "", then becomes standby."""
+    """Releases the role to `successor`, or to any spare if "", then becomes standby."""
 
     successor: str
     reason: Reason
@@ -99,27 +101,27 @@ class Publish(HaAction):
 
 
 class AwaitCommit(HaAction):
-    """Records the result of the transaction under way, once it is over."""
+    """Waits for the transaction under way and records its result."""
 
     template = "waits for the result of its commit"
 
 
 class RenumberOutputs(HaAction):
-    """Numbers the outputs of streams that another project of the group numbered, from the newest committed one on (no effect
-    outside)."""
+    """Renumbers, without an external effect, the outputs of streams that another project numbered before, to follow the newest
+    committed one."""
 
     template = "numbers its outputs after those of another project"
 
 
 class BecomeEligible(HaAction):
-    """The state that was made from recent input agrees with what is committed (no effect outside)."""
+    """Makes a warming engine standby, as its outputs match the committed ones. No external effect."""
 
     template = "becomes standby: its outputs match the committed ones"
 
 
 @dataclass(frozen=True, slots=True)
 class Tick(HaAction):
-    """Appends a tick to inbound partition number `index` of the group."""
+    """Appends a tick to the inbound partition with the index `index` in `View.inbound`."""
 
     template = "ticks inbound partition {index}: {reason.value}"
     index: int
@@ -141,13 +143,13 @@ class ReadSwitchover(HaAction):
 
 
 class RefreshMember(HaAction):
-    """Describes this engine to the group, and reads the descriptions of the others."""
+    """Writes this engine's description to its group, and reads the descriptions of the other engines."""
 
     template = "refreshes its member record"
 
 
 class CheckInbound(HaAction):
-    """Checks that the inbound topics have the partitions that the group reads."""
+    """Starts a background check that the inbound topics have as many partitions as the group reads."""
 
     template = "checks the partitions of the inbound topics"
 
@@ -185,14 +187,14 @@ class DiscardSnapshot(HaAction):
 
 
 class ReadPersist(HaAction):
-    """Reads whether a snapshot is requested, and which engine undertakes it."""
+    """Reads the oldest unfinished persist request, and the engines that undertook it."""
 
     template = "reads whether a snapshot is requested"
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimPersist(HaAction):
-    """Undertakes request `number`; `claim_index` is the index of this engine's claim."""
+    """Undertakes persist request `number`, as the claim with the index `claim_index`."""
 
     template = "undertakes to persist a snapshot, request {number}"
     number: int
@@ -212,20 +214,21 @@ class ReportPersisted(HaAction):
 
 
 class AbandonStoreJobs(HaAction):
-    """Gives up work on the store that takes too long."""
+    """Gives up jobs on the store that report no progress for too long."""
 
     template = "no longer waits for the store"
 
 
 class Diverge(HaAction):
-    """Ends as diverged, releasing the role if it is held."""
+    """Ends this engine with the role DIVERGED, releasing the group's active role if it has it."""
 
     template = f"ends as diverged: {Reason.DIFFERS.value}"
 
 
 @dataclass(frozen=True, slots=True)
 class Leave(HaAction):
-    """Leaves the group and ends as stopped, releasing the role if it is held. `detail` names what was refused, if anything."""
+    """Ends this engine with the role STOPPED, leaving the group and releasing the active role if it has it. `detail` names what was
+    refused, "" if nothing was."""
 
     reason: Reason
     detail: str = ""
@@ -237,7 +240,7 @@ class Leave(HaAction):
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """An action and when it falls due."""
+    """An action, and the time at which it falls due."""
 
     due_ms: int
     action: HaAction

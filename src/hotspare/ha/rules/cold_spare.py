@@ -1,7 +1,8 @@
-"""When a cold spare is needed (SPEC C13, Z18): the role is free, and no running engine takes it. Pure.
+"""Decides when a cold spare has to join its group: if the role is free and no running engine takes it (SPEC C13, Z18). Pure.
 
-A hot spare takes a free role within a lease, and its lease is fresh from its campaign on. So a role that stays free under one epoch
-for a whole lease has no hot spare to take it. An error costs work only: a cold spare that starts too early is a hot one.
+A hot spare takes a free role within a lease, and begins a new lease when it wins the campaign. So a role that stays free under one
+epoch for a whole lease has no hot spare to take it. A wrong decision costs work only: a cold spare that joins too early becomes a
+hot one.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from hotspare.coordination.contract import Leader
 
 @dataclass(frozen=True, slots=True)
 class FreeRole:
-    """The time since which, by this process's clock, the role has been seen free under `epoch`."""
+    """A free role: `since_ms` is when this process first saw the role free under `epoch`, by its own clock."""
 
     epoch: int
     since_ms: int
 
 
 def updated_free_role(before: FreeRole | None, leader: Leader, now_ms: int) -> FreeRole | None:
-    """Returns the vacancy after another reading of the leader.
+    """Returns the free role after another read of the leader, given the result `before` of the previous read.
 
     None while an engine holds the role, or if none ever did: a group begins with its hot engines.
     """

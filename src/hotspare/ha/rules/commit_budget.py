@@ -1,4 +1,4 @@
-"""Sizes a publishing transaction: smaller after one that failed, larger again after those that succeeded.
+"""Determines the size of publishing transactions: smaller after a failure, larger again after successes.
 
 The bus limits a transaction's time, whatever its size. One that did not end in time would not end in time when repeated, so the
 next one is half as large, down to one row. It grows by a quarter with each success, while more outputs wait. A failure costs a
@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 RETRY_AFTER = 32
-"""Successful transactions before one is again as large as the last that failed."""
+"""The count of successful transactions before one is again as large as the last that failed."""
 
 
 class CommitSizes(NamedTuple):
-    """The size of the next transaction, and of the last that failed (0 rows: no bound any more), for another engine to adopt."""
+    """The size of the next transaction, and of the last that failed (`failed_rows` 0: that size no longer limits growth), for
+    another engine to adopt."""
 
     rows: int
     bytes: int
@@ -26,14 +27,14 @@ class CommitSizes(NamedTuple):
 
 @dataclass(slots=True)
 class CommitBudget:
-    """The budget over all streams of a group. `rows_max` and `bytes_max` are the limits of the settings."""
+    """The size of the next transaction over all streams of a group. `rows_max` and `bytes_max` are the limits of the settings."""
 
     rows_max: int
     bytes_max: int
     _rows: int = 0
     _bytes: int = 0
     _failed_rows: int = 0
-    """Rows of the last transaction that failed; 0 if it is not a bound any more."""
+    """The rows of the last transaction that failed; 0 once that size no longer limits growth."""
     _failed_bytes: int = 0
     _held_back: int = 0
 
@@ -53,21 +54,22 @@ class CommitBudget:
         return CommitSizes(self._rows, self._bytes, self._failed_rows, self._failed_bytes)
 
     def adopt_sizes(self, lesson: CommitSizes) -> None:
-        """Adopts another engine's `lesson`, within this engine's limits."""
+        """Adopts the `commit_sizes` of another engine, cut to the limits of this engine."""
         self._rows, self._bytes = max(1, min(lesson.rows, self.rows_max)), max(1, min(lesson.bytes, self.bytes_max))
         self._failed_rows, self._failed_bytes = max(0, lesson.failed_rows), max(0, lesson.failed_bytes)
         self._held_back = 0
 
     def record_failure(self, rows: int, bytes_: int) -> None:
-        """Halves the budget after a failed transaction of this size, whatever the reason: an oversized one looks like an
-        unreachable bus."""
+        """Halves the size after the failure of a transaction with `rows` and `bytes_`, whatever the error: an oversized transaction
+        looks like an unreachable bus."""
         if rows:
             self._rows = max(1, min(self._rows, rows) // 2)
             self._bytes = max(1, min(self._bytes, bytes_) // 2)
             self._failed_rows, self._failed_bytes, self._held_back = rows, bytes_, 0
 
     def record_success(self) -> None:
-        """Grows the budget after a successful transaction that could not take all pending outputs."""
+        """Increases the size by a quarter after a successful transaction that left pending outputs, unless that reaches a size that
+        failed lately."""
         rows = min(self.rows_max, self._rows + max(1, self._rows // 4))
         bytes_ = min(self.bytes_max, self._bytes + max(1, self._bytes // 4))
         if self._failed_rows and (rows >= self._failed_rows or bytes_ >= self._failed_bytes):

@@ -1,4 +1,4 @@
-"""Schedules in cron's form (SPEC H4): five fields, minute to day of the week, in UTC. Pure.
+"""Parses and evaluates schedules in cron's form (SPEC H4): five fields, minute to day of the week, in UTC. Pure.
 
 A field is `*`, a number, a range `a-b`, or a list of these, each with a step `/n`. As in cron, if both the day of the month and the
 day of the week are restricted, a day matches if either does. Sunday is 0 and 7.
@@ -18,7 +18,7 @@ _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12),
 _PART = re.compile(r"(?P<first>\*|\d{1,2})(?:-(?P<last>\d{1,2}))?(?:/(?P<step>\d{1,2}))?")
 _TIMES_LOOKED_AT = 1_000
 _DAYS_MAX = 8 * 366
-"""Every date occurs within this many days: the 29th of February may be eight years away."""
+"""The days to search for a match: every date occurs within them, as the 29th of February may be eight years away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +32,11 @@ class Cron:
     months: frozenset[int]
     weekdays: frozenset[int]
     either_day: bool
-    """Whether both the day of the month and the day of the week are restricted."""
+    """Whether both the day of the month and the day of the week are restricted, so that either may match."""
 
     def next_ms(self, after_ms: int) -> int:
-        """Returns the first time after `after_ms`, in milliseconds since 1970. Repeated calls are cached."""
+        """Returns the first matching time after `after_ms`, both in milliseconds since 1970. Repeated calls are cached. Raises
+        UsageError if no day matches."""
         return _next_ms(self, after_ms)
 
     def _first_after(self, after_ms: int) -> int:
@@ -52,7 +53,8 @@ class Cron:
         raise UsageError(f"schedule {self.text!r}: its day never occurs", hint="write a day that its month has")
 
     def longest_ms(self) -> int:
-        """Returns the longest gap between two times, in milliseconds, among the first thousand since 1970."""
+        """Returns the longest gap, in milliseconds, between two successive times of the schedule, among its first thousand since
+        1970."""
         times = [0]
         for _ in range(_TIMES_LOOKED_AT):
             times.append(self.next_ms(times[-1]))
@@ -65,7 +67,7 @@ class Cron:
 
 @lru_cache(maxsize=64)
 def _next_ms(cron: Cron, after_ms: int) -> int:
-    """Caches `_first_after`: rules call it at each decision, and a rare day is thousands of days away."""
+    """Caches `Cron._first_after`: rules call it at each decision, and a rare day may take thousands of steps to find."""
     return cron._first_after(after_ms)
 
 

@@ -63,20 +63,20 @@ from hotspare.ha.rules.view import PeerStatus, View
 
 
 def decide(view: View) -> tuple[do.HaAction, ...]:
-    """Returns all actions that are due, most urgent first. Only the first is to be performed before deciding again, as its result
-    may change the rest."""
+    """Returns all due actions, most urgent first. Callers perform only the first before they decide again, because its result may
+    change the rest."""
     return tuple(duty.action for duty in duties(view) if duty.due_ms <= view.now_ms)
 
 
 def next_due_ms(view: View) -> int | None:
-    """Returns when the next duty falls due if nothing else happens before; None if none ever does."""
+    """Returns the time at which the next duty falls due if nothing else happens before; None without any duty."""
     return min((duty.due_ms for duty in duties(view)), default=None)
 
 
 def read_interval_ms(view: View) -> int:
     """Returns the minimum time between two reads of the bus while little input arrives.
 
-    A spare reads what it has not read yet while it campaigns and fences, so it may read less often.
+    A spare may read less often: it reads the pending input while it campaigns and fences.
     """
     settings = view.settings
     leader = view.leadership.leader
@@ -104,7 +104,8 @@ def duties(view: View) -> Iterator[Duty]:
 
 
 def vacancy(view: View) -> Reason | None:
-    """Returns why the role is free for this engine, or None while another engine rightly holds it, or the leader is not known."""
+    """Returns the reason for which this engine may regard the role as free; None while another engine rightly holds it, or the
+    leader is unknown."""
     leader = view.leadership.leader
     if leader is None:
         return None
@@ -126,10 +127,10 @@ def vacancy(view: View) -> Reason | None:
 
 
 def _waits_for_lease(view: View) -> bool:
-    """Whether a closed connection does not justify a campaign before the lease is over: the holder has had the role for less than
-    one.
+    """Whether a vacancy because of a closed connection has to wait for the end of the lease: this is so within one lease time of
+    the holder's start.
 
-    Connections that close for other reasons than the holder's end would move the epoch again and again.
+    Otherwise connections that close although the holder lives would move the epoch again and again.
     """
     vacant, leader = view.leadership.vacancy, view.leadership.leader
     if vacant is None or leader is None or vacant.reason is not Reason.CONNECTION_CLOSED:
@@ -138,10 +139,10 @@ def _waits_for_lease(view: View) -> bool:
 
 
 def _campaign_due_ms(view: View) -> int | None:
-    """Returns when to campaign; None: not yet.
+    """Returns the time at which to campaign for the free role; None: not yet.
 
-    While two projects take part, engines of the leading one have `member_stale_ms` longer to take the role. If none does, though
-    they give word, each hangs or is cut off.
+    While two projects take part, this engine waits `member_stale_ms` longer if the other project leads and one of its engines is
+    alive. If none of these has taken the role by then, each hangs or is cut off.
     """
     if _waits_for_lease(view):
         return None
@@ -149,10 +150,10 @@ def _campaign_due_ms(view: View) -> int | None:
 
 
 def _turn_ms(view: View) -> int:
-    """Returns when it is this engine's turn. A better candidate may go first for a short time, a named successor for the lease
-    time.
+    """Returns the time of this engine's turn. A better candidate goes first for `candidate_wait_ms`, a named successor for
+    `lease_ms`.
 
-    An engine waits before it takes a shard that was never held, so that engines started together each get their share.
+    A shard that was never held waits for `first_start_wait_ms`, so that engines started together get their shares.
     """
     vacant, leader = view.leadership.vacancy, view.leadership.leader
     assert vacant is not None and leader is not None
@@ -168,29 +169,30 @@ def _turn_ms(view: View) -> int:
 
 
 def is_outranked(view: View) -> bool:
-    """Whether this engine, a standby, lets another one go first: one that is farther ahead, or of equals the one whose turn is
-    earlier.
+    """Whether another standby goes before this one: a standby that is farther ahead, or as far with an earlier turn.
 
-    No engine waits longer for a turn than for a better candidate, or gives a role up for it.
+    The turn decides only between equals: it neither lengthens a wait for a better candidate nor makes an engine give up a role.
     """
     own = (-view.membership.rank, _place_in_turn(view, view.engine))
     return any((-other.rank, _place_in_turn(view, other.engine)) < own for other in _other_standbys(view))
 
 
 def _is_anothers_turn(view: View) -> bool:
-    """Whether another standby has the first turn, however far each is."""
+    """Whether another standby has an earlier turn, regardless of how far each is."""
     own = _place_in_turn(view, view.engine)
     return any(_place_in_turn(view, other.engine) < own for other in _other_standbys(view))
 
 
 def best_standby(view: View) -> str:
-    """Returns the engine to which this one gives its role; "" if there is none."""
+    """Returns the engine to name as successor: the standby that is farthest ahead, of equals the one with the earliest turn; ""
+    without any."""
     ranked = sorted((-other.rank, _place_in_turn(view, other.engine), other.engine) for other in _successors(view))
     return ranked[0][2] if ranked else ""
 
 
 def _successors(view: View) -> list[OtherMember]:
-    """Returns the standbys that may have the role next: of the project that leads, or else of this engine's own."""
+    """Returns the standbys that may be successors: those of the leading project, or, without any, the others of this engine's
+    project."""
     standbys = [other for other in view.membership.others if other.role == Role.STANDBY.value]
     leading = [other for other in standbys if other.is_of(view.projects.leading)]
     return leading or _other_standbys(view)
@@ -201,9 +203,9 @@ def _other_standbys(view: View) -> list[OtherMember]:
 
 
 def _place_in_turn(view: View, engine: str) -> int:
-    """Returns an engine's place among the standbys, this engine included: by name, but rotated by the shard's number.
+    """Returns the index of `engine` in the turn of the standbys and this engine: by name, rotated by the number of the shard.
 
-    The rotation keeps the shards of one project from all going to the engine with the first name.
+    Without the rotation the engine with the first name would get all shards of a project.
     """
     names = sorted({view.engine, engine, *(other.engine for other in _other_standbys(view))})
     return (names.index(engine) - view.shard.number) % len(names)
@@ -235,7 +237,7 @@ def _standby(view: View) -> Iterator[Duty]:
 
 
 def _warming(view: View) -> Iterator[Duty]:
-    """Yields the duties of a warming engine: it computes, compares and reports, but does nothing that needs a complete state."""
+    """Yields the duties of a warming engine: it compares and reports, but performs nothing that needs a complete state."""
     assert view.warming is not None
     difference = view.difference
     if view.role_state.is_stop_requested:
@@ -298,14 +300,14 @@ def _trim_bus(view: View) -> Iterator[Duty]:
 
 
 def _is_stalled(view: View) -> bool:
-    """Whether the runner hangs. An active engine then loses the role by its lease; leaving ends the process, so that another can
-    start."""
+    """Whether the runner has not delivered pending input for `pipeline_stall_ms`. Leaving ends the process, so that another one can
+    start; an active engine has already lost its lease."""
     return 0 < view.settings.pipeline_stall_ms <= view.intake.stalled_ms
 
 
 def _promoting(view: View) -> Iterator[Duty]:
-    """Yields the steps of a promotion in order: fence, then read progress and the epoch again. Each waits for the retry time of its
-    service."""
+    """Yields the next step of a promotion: fence, read progress, read the epoch again, become active. A step waits for the retry
+    time of its service."""
     leader = view.leadership.leader
     if leader is None:
         yield Duty(view.contacts.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
@@ -337,9 +339,9 @@ def _next_step(view: View) -> Iterator[Duty]:
 
 
 def _free_the_bus(view: View) -> Iterator[Duty]:
-    """Yields when to end the process that holds the bus's lock: after it has had a lease's time to resume.
+    """Yields the end of the process that holds the bus's lock, once it has had the time of a lease to resume.
 
-    If the process is the predecessor in the role, its own lease sets the time if it ends earlier.
+    If that process was this engine's predecessor in the role, it is ended as soon as its lease is over.
     """
     if view.contacts.lock_holder is None:
         return
@@ -386,8 +388,8 @@ def _active(view: View) -> Iterator[Duty]:
 
 
 def _hand_over(view: View) -> Iterator[Duty]:
-    """Yields the release of the role once everything is committed, if it is requested and, for a switch-over, if there is a
-    successor."""
+    """Yields the release of the role, if a stop or a switch-over is requested. For a switch-over a successor must exist. Called
+    once everything is committed."""
     if view.role_state.is_stop_requested:
         yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(best_standby(view), Reason.STOP_ASKED))
     elif view.leadership.switchover is not None:

@@ -9,26 +9,26 @@ from hotspare.ha.rules.view import PeerStatus
 
 class Attempt(Enum):
     ANSWERED = "answered"
-    """That very process answered."""
+    """The holder's process answered."""
     REFUSED = "refused"
-    """That address does not accept connections any more, or another process does."""
+    """The holder's address no longer accepts connections, or another process answers there."""
     NO_ANSWER = "no answer"
     ENDED = "ended"
-    """The process is seen to have ended, or to end."""
+    """The holder's process has ended or is ending, as the system of this machine shows."""
 
 
 class Reached(Enum):
-    """Whether the very process was ever reached under this epoch."""
+    """Whether this spare ever reached the holder's process under this epoch."""
 
     NEVER = "never"
     BEFORE = "before"
 
 
 def status_after(attempt: Attempt, reached: Reached) -> PeerStatus:
-    """Returns the holder's status after an attempt.
+    """Returns the holder's status after an attempt to reach it.
 
-    A refused connection proves that the holder is gone only to a spare that was connected to that very process under that epoch. To
-    any other, it may never have been reachable. A broken link or machine gives no answer, so the lease decides.
+    A refused connection proves that the holder has ended only to a spare that was connected to that process under that epoch. For
+    any other spare, the holder may never have been reachable. A broken link or machine gives no answer, so the lease decides.
     """
     if attempt is Attempt.ANSWERED:
         return PeerStatus.CONNECTED

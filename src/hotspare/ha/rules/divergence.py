@@ -14,7 +14,7 @@ from hotspare.ha.rules.view import View
 
 
 def is_same_difference(view: View, other: OtherMember) -> bool:
-    """Whether another engine's evidence against what is committed is this engine's own output too."""
+    """Whether `other` reports a difference from what is committed, and this engine computed the same output there."""
     evidence = other.evidence
     stream = None if evidence is None else view.streams.get(evidence.stream)
     if evidence is None or stream is None or stream.facts.difference is None:
@@ -23,7 +23,8 @@ def is_same_difference(view: View, other: OtherMember) -> bool:
 
 
 def has_agreeing_spare(view: View) -> bool:
-    """Whether another spare has the same outputs as this one, against those that the present holder committed."""
+    """Whether another spare agrees with this engine at a difference from the outputs that the present holder of the role
+    committed."""
     leader, difference = view.leadership.leader, view.difference
     if leader is None or difference is None or difference.epoch != leader.epoch or leader.holder in ("", view.engine):
         return False
@@ -32,9 +33,10 @@ def has_agreeing_spare(view: View) -> bool:
 
 
 def is_last_candidate(view: View) -> bool:
-    """Whether a spare that differs is the last one left: the role is certainly free, and no spare agrees with what is committed.
+    """Whether a spare that differs from what is committed may take over as the last candidate, with `on_divergence` CONTINUE.
 
-    A closed connection is not proof that the role is free.
+    The role must certainly be free, which a closed connection does not prove, and no spare that agrees with what is committed may
+    be left.
     """
     leader = view.leadership.leader
     if leader is None or view.settings.on_divergence is not OnDivergence.CONTINUE:
@@ -45,10 +47,11 @@ def is_last_candidate(view: View) -> bool:
 
 
 def divergence_duties(view: View) -> Iterator[Duty]:
-    """Yields when a spare that differs ends: it waits a while for another one that agrees with it, then `on_divergence` decides.
+    """Yields the end of a spare that differs, if `on_divergence` is STOP: after `divergence_wait_ms` without another spare that
+    agrees with it.
 
-    A spare that has yet to compute the differing output may agree. Without that wait, two right spares behind a wrong active
-    engine would end one after the other.
+    A spare that has yet to compute the differing output may agree. Without that wait, two correct spares of a wrong active engine
+    would end one after the other.
     """
     difference, leader = view.difference, view.leadership.leader
     if difference is None or leader is None or difference.epoch != leader.epoch or has_agreeing_spare(view):
@@ -59,19 +62,19 @@ def divergence_duties(view: View) -> Iterator[Duty]:
 
 
 def may_spare_agree(differences: Sequence[Difference], others: Sequence[OtherMember]) -> bool:
-    """Whether another spare may agree with this engine once it computes the outputs at which this one differs.
+    """Whether another spare has yet to compute an output at which this engine differs, so that it may agree with this engine later.
 
-    A spare that does not report its sequence in a stream never does.
+    A spare that does not report its sequence in the stream does not count.
     """
     able = [o for o in others if o.role == Role.STANDBY.value and not o.is_differing]
     return any(other.sequences.get(each.stream, each.sequence) < each.sequence for each in differences for other in able)
 
 
 def missing_outputs_reason(view: View) -> str:
-    """Returns why this engine may not publish: its state begins after what is committed, so it cannot emit what lies between. "" if
-    it may.
+    """Returns the reason why this engine may not publish: its state begins after what is committed, so it cannot emit the outputs
+    between. "" if it may.
 
-    If the stream's quality allows loss, or it was changed, these outputs are lost (SPEC D15).
+    If the stream's quality allows loss, or was changed, it may: these outputs are lost (SPEC D15).
     """
     for name, stream in view.streams.items():
         if holding.has_missing_outputs(stream) and not stream.was_changed:

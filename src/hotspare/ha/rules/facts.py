@@ -1,7 +1,8 @@
-"""Records of what an engine knows of one group, shared by `GroupState` and `View`: a new fact is added here and nowhere else.
+"""Defines the records of what an engine knows of one group, shared by `GroupState` and `View`: a new fact is added here and nowhere
+else.
 
-A record never changes. A change replaces it, so what `decide` was given stays as it was, and another thread sees all of a change or
-nothing. Times are the engine's own monotonic milliseconds.
+Records are immutable. A change replaces the record, so the input of a decision stays as it was, and another thread sees all of a
+change or nothing. Times are the engine's own monotonic milliseconds.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from hotspare.ha.rules.upgrading import Agreement
 from hotspare.rows.batch import NextInput
 
 LONG_AGO_MS = -(10**12)
-"""A time before every clock: an action that was never done is due."""
+"""A time before every clock value: periodic work that never ran is due."""
 
 
 class Contact(Enum):
-    """How coordination last answered."""
+    """The result of the last call to coordination."""
 
     CONNECTED = "connected"
     SUSPENDED = "suspended"
@@ -34,9 +35,11 @@ class Contact(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Evidence that this engine's outputs are not those committed under `epoch`: its own digest at a committed sequence.
+    """Evidence that an engine's outputs differ from those committed under `epoch`: the engine's own `digest` at a committed
+    `sequence`.
 
-    Two engines that have the same digest at the same sequence computed the same outputs.
+    Two engines with the same digest at the same sequence computed the same outputs. `seen_ms`: when this engine detected its
+    difference; 0 in the evidence of another engine.
     """
 
     stream: str
@@ -48,7 +51,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Vacancy:
-    """Since when the role, last held under `epoch`, is free for this engine to campaign for."""
+    """The vacancy of the role: it was last held under `epoch`, and this engine may regard it as free since `since_ms`, for
+    `reason`."""
 
     epoch: int
     reason: Reason
@@ -57,29 +61,30 @@ class Vacancy:
 
 @dataclass(frozen=True, slots=True)
 class OtherMember:
-    """Another engine as its newest description has it, as far as decisions need it."""
+    """Another engine as its newest description reports it, as far as decisions need that."""
 
     engine: str
     role: str
     rank: int
     evidence: Difference | None = None
-    """The evidence that its outputs are not those committed."""
+    """The difference from what is committed that the engine reports; None without one."""
     order: int = -1
-    """The sum of its input positions; -1 if not reported."""
+    """The sum of the engine's input positions; -1 if not reported."""
     confirmed_order: int = -1
-    """The order of the newest snapshot that it confirmed itself."""
+    """The order of the newest snapshot that the engine itself confirmed; -1 without one."""
     commit_sizes: CommitSizes | None = None
-    """Its experience of the transaction sizes that the bus takes (`CommitBudget`)."""
+    """The transaction sizes that the engine found the bus to accept (`CommitBudget`); None if not reported."""
     snapshot_priority: int = 1
-    """Engines with the greatest priority take the snapshots; 0: it takes none."""
+    """The engine's snapshot priority: spares with the greatest one take the snapshots; with 0 the engine takes none."""
     active_epoch_age: tuple[int, int] | None = None
-    """The epoch that it is active under, and since how many milliseconds it was when it reported so."""
+    """(Epoch under which the engine is active, milliseconds for which it was active when it reported so); None if it is not
+    active."""
     sequences: Mapping[str, int] = field(default_factory=dict)
-    """The newest output that it has computed, by stream."""
+    """The newest sequence that the engine has computed, by stream."""
     project: int = 0
-    """The number of the project that it runs (`rules.upgrading.ProjectVersion`)."""
+    """The number of the project that the engine runs (`rules.upgrading.ProjectVersion`)."""
     cut_overs: int = 0
-    """The count of the group's cut-over steps that it knows of."""
+    """The count of the group's cut-over steps that the engine has read."""
 
     def is_of(self, project: int) -> bool:
         return self.project == project
@@ -91,19 +96,21 @@ class OtherMember:
 
 @dataclass(frozen=True, slots=True)
 class NewestSnapshot:
-    """The newest confirmed snapshot that this engine knows of: the engine that confirmed it, and when this engine learned of it."""
+    """The newest confirmed snapshot that this engine knows of: its order, the engine that confirmed it, and when this engine
+    learned of it."""
 
     order: int = -1
     engine: str = ""
     seen_ms: int = 0
     seen_wall_ms: int = 0
     seen_events: int = 0
-    """When this engine learned of it: by the time of day, and by the count of events that it had taken."""
+    """The time of day, and the count of events that this engine had processed, when it learned of the snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Oversized:
-    """Output `sequence` alone makes a message of `bytes`, which its topic does not take; tried again at `retry_ms`."""
+    """An output that alone makes a message larger than its topic accepts: its sequence, the size of the message, the topic, and
+    when to retry."""
 
     sequence: int
     bytes: int
@@ -117,42 +124,43 @@ class Oversized:
 
 @dataclass(frozen=True, slots=True)
 class RoleState:
-    """This engine's role in its group, and what was requested of it."""
+    """This engine's role in its group, and what users or errors require of the engine."""
 
     role: Role = Role.JOINING
     role_since_ms: int = 0
     step: Step = Step.NONE
     step_ms: int = LONG_AGO_MS
-    """When the promotion began, or last advanced by a step."""
+    """The time at which the promotion began or last advanced by a step."""
     epoch: int = 0
-    """The newest epoch that it won."""
+    """The newest epoch that this engine won; 0 before the first."""
     gave_up_epoch: int = -1
     is_overruling: bool = False
-    """Whether this engine takes over although its outputs differ from what is committed."""
+    """Whether this engine continues after what is committed although its own outputs differ."""
     is_stop_requested: bool = False
     refusal: str = ""
-    """The reason why this engine cannot take part; "" if it can."""
+    """The reason why this engine has to leave its group; "" if it may take part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Projects:
-    """The projects that the group runs, as far as this engine knows, and which one made what is committed.
+    """The projects that the group runs, as far as this engine knows, and which project made which commits.
 
-    `own`: the number of this engine's project. `group_agreement` None: no other project was ever decided on.
+    `own`: the number of this engine's project. `group_agreement` None: the group has only ever had its first project. `changes`:
+    the epochs in which another project than before began to publish.
     """
 
     own: int = 0
     group_agreement: Agreement | None = None
     reported_cut_overs: int = 0
-    """The greatest count of cut-over steps that another engine reported."""
+    """The greatest count of cut-over steps that other engines reported."""
     read_ms: int = LONG_AGO_MS
     changes: Changes = ()
     changes_epoch: int = 0
-    """The epoch of the newest change that the numbers of this engine's outputs take into account."""
+    """The epoch of the newest change that the shifts of this engine's streams take into account."""
     other_project_outputs: tuple[OutputId, ...] = ()
-    """The newest output of each partition that another project made, as far as was ever read."""
+    """For each input partition, the id of the newest committed output that another project made, as far as this engine has read."""
     own_only_before: frozenset[str] = frozenset()
-    """The value of `own_only_streams` while there were two projects."""
+    """The value of `own_only_streams` when there last were two projects."""
 
     @property
     def cut_overs(self) -> int:
@@ -164,7 +172,7 @@ class Projects:
 
     @property
     def own_only_streams(self) -> frozenset[str]:
-        """The streams of this engine's project that the other one does not have, or did not have while there were two."""
+        """The streams of this engine's project that the other project lacks; once one project is left, those that it lacked."""
         return (
             self.group_agreement.streams_only_in(self.own)
             if self.group_agreement is not None and self.has_two
@@ -173,7 +181,7 @@ class Projects:
 
     @property
     def leading(self) -> int:
-        """The number of the project whose engines go first."""
+        """The number of the leading project, whose engines go first."""
         return self.own if self.group_agreement is None else self.group_agreement.leading.number
 
     @property
@@ -183,73 +191,76 @@ class Projects:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The holder of the role as coordination reports it. `leader` is None if it must be read again before any decision."""
+    """The holder of the role as coordination reports it. `leader` is None if it has to be read before any decision. `free_epoch`,
+    `free_since_ms`: the epoch whose role was last read as released, and when first. `predecessor`: the holder before this engine
+    won."""
 
     leader: Leader | None = None
     leader_read_ms: int = LONG_AGO_MS
     leader_epoch: int = -1
-    """The newest epoch that was read. `leader_since_ms` is when it was first read, or since when its holder reports to be
-    active."""
+    """The newest epoch that was read; `leader_since_ms` is when it was first read, or since when its holder reports to be active,
+    if earlier."""
     leader_since_ms: int = LONG_AGO_MS
     reported_epoch: int = -1
-    """The epoch of that report. It counts once per epoch, as no two clocks run alike."""
+    """The epoch whose holder's report changed `leader_since_ms`. Used once per epoch, as clocks run at different rates."""
     free_epoch: int = -1
     free_since_ms: int = 0
     vacancy: Vacancy | None = None
     predecessor: Leader | None = None
     predecessor_lease_end_ms: int = 0
     switchover: str | None = None
-    """The requested successor of a switch-over: "" is any engine, None: no switch-over is requested."""
+    """The requested successor of a switch-over; "" for any engine, None if no switch-over is requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The facts that keep this engine's lease."""
+    """The facts that determine whether this engine renews its lease."""
 
     renewed_ms: int = LONG_AGO_MS
-    """When the newest successful renewal was requested: in a watcher's view the lease began no earlier."""
+    """The time at which the newest successful renewal was requested; for other engines the lease began then or later."""
     has_progressed: bool = False
-    """Whether a batch or a commit passed since."""
+    """Whether a part of a batch was computed, or outputs were committed, since the last renewal."""
     committing_since_ms: int | None = None
-    """Since when this engine tries to commit its next outputs; None after a success."""
+    """The time since which this engine has tried to commit its next outputs; None after a success."""
     fruitless_since_ms: int | None = None
-    """Since when all commits of this epoch fail, each followed by a fence; None after a success."""
+    """The time since which all commits of this epoch fail, each followed by a fence; None after a success."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contacts:
-    """The newest answers of coordination and bus. `coordination_retry_ms`, `bus_retry_ms`: the time of the earliest
-    next call after a failure."""
+    """The last contacts with coordination and bus. `coordination_retry_ms`, `bus_retry_ms`: no call is made before these times,
+    after a failure."""
 
     contact: Contact = Contact.CONNECTED
     failing_since_ms: int = LONG_AGO_MS
-    """The first of the newest series of closely spaced failures of coordination."""
+    """The time of the first failure in the newest series of closely spaced failures of coordination."""
     failed_ms: int = LONG_AGO_MS
-    """The last failure of that series."""
+    """The time of the last failure in that series."""
     coordination_retry_ms: int = LONG_AGO_MS
     bus_retry_ms: int = LONG_AGO_MS
     lock_holder: tuple[int, int] | None = None
-    """The id and start of the process that last held the bus's lock when this engine needed it, if known."""
+    """The (id, start) of the process that held the bus's lock when this engine last needed it; None if unknown."""
     locked_since_ms: int | None = None
-    """Since when every call that writes to the bus finds it locked; None after one that does not."""
+    """The time since which every write to the bus has found it locked; None after a write that did not."""
     trouble: str = ""
-    """The last failure of bus or coordination, with its reason."""
+    """A sentence on the last failure of bus or coordination; `trouble_ms` is its time."""
     trouble_ms: int = LONG_AGO_MS
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The other engines by their descriptions, and this engine's own rank at the same time."""
+    """The other engines as their descriptions report them, and this engine's own rank at the time of that read."""
 
     rank: int = 0
     others: tuple[OtherMember, ...] = ()
     awaited_ms: int = LONG_AGO_MS
-    """The last time at which another spare had yet to compute an output at which this engine differs."""
+    """The last time at which another spare might still have agreed with this engine, as it had yet to compute an output at which
+    this one differs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastRuns:
-    """The last times of periodic work."""
+    """The times at which each kind of periodic work last ran."""
 
     member_refreshed_ms: int = LONG_AGO_MS
     switchover_read_ms: int = LONG_AGO_MS
@@ -261,20 +272,21 @@ class LastRuns:
 
 @dataclass(frozen=True, slots=True)
 class Intake:
-    """The arrival of input at this engine."""
+    """The state of this engine's input."""
 
     next_input: NextInput = NextInput.AWAITED
     stalled_ms: int = 0
-    """The time for which the runner has not delivered pending input, as far as this was watched."""
+    """The milliseconds for which the runner has not delivered pending input, as far as this engine was awake to observe it."""
     only_partition: tuple[int, int] | None = None
-    """The partition that alone is read, because too many rows in the core wait for it; None otherwise."""
+    """The only partition to read, because too many rows in the core wait for it; None: all are read."""
     events_taken: int = 0
-    """The count of events since this engine started; counted only if snapshots depend on it."""
+    """The count of events that this engine has processed since it started; counted only if snapshots depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class InboundFacts:
-    """An inbound partition, by its topic's index and its number."""
+    """An inbound partition, identified by its topic's index and its number, with the times of its last arrival and its last
+    tick."""
 
     topic_index: int
     number: int
@@ -283,56 +295,61 @@ class InboundFacts:
     ticked_offset: int = -1
     """The offset of the newest tick that this engine appended."""
     kind: InboundRole = InboundRole.EVENTS
-    """The kind of its writer: nothing is written to another project's topic, not even a tick."""
+    """The kind of the topic. An engine writes nothing to another project's output topic, not even ticks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """The sequence of this engine's transactions."""
+    """The state of publishing between this engine's transactions."""
 
     published_ms: int = LONG_AGO_MS
-    """The time of its newest commit."""
+    """The time of this engine's newest commit."""
     is_first_commit_due: bool = False
-    """Whether this engine was promoted, and has committed nothing since."""
+    """Whether this engine has committed no output since its promotion."""
     cut_stream: str = ""
-    """The stream of which the newest commit left some outputs for the next one; "" if none."""
+    """The first stream of which the newest commit, at its size limit, left outputs for the next one; "" if none."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFacts:
-    """The facts of one output stream, except for the outputs that are held of it."""
+    """The facts that an engine knows of one output stream, apart from the held outputs."""
 
     committed: Progress | None = None
-    """The newest known progress."""
+    """The newest progress known to be committed; None without any."""
     verified: int = 0
-    """The highest committed sequence at which this engine's digest was found equal, or was overruled."""
+    """The highest committed sequence at which this engine's digest was found equal, or which this engine overruled."""
     is_unproven: bool = False
-    """Whether this engine overruled what is committed, and no output that it computed too was committed since."""
+    """Whether this engine overruled a difference, and since then no commit was equal to one of its own outputs."""
     difference: Difference | None = None
     sent: int = 0
-    """The newest sequence that this engine committed under its epoch; progress may lag behind it."""
+    """The newest sequence that this engine committed under its present epoch; the committed progress may lag behind it."""
     unrecorded_since_ms: int | None = None
-    """When the first output was committed that is not in its progress; None if all are."""
+    """The time of the first commit of an output that progress does not cover; None if progress covers all."""
     may_repeat: bool = False
-    """Whether no output was committed since progress was read: the next outputs may be on the topic already."""
+    """Whether no output was committed since this engine read progress for its promotion: its next outputs may already be on the
+    topic."""
     unrecorded: Progress | None = None
-    """The progress to record for a stream that has no record: what was found in its topic, or nothing.
+    """The progress to write for a stream that has no progress record: the one found in its topic, or sequence 0. None if the record
+    exists.
 
-    It is recorded before any output follows; until then, spares release nothing.
+    It is written before any further output; until then, spares release nothing.
     """
     oversized: Oversized | None = None
-    """The next output, if the bus does not take it: it waits, and the other streams continue."""
+    """The next output, if the bus refused it as too large: it waits for a retry, and the other streams continue."""
     is_shift_unknown: bool = False
-    """Whether its outputs have other numbers here than on their topic, as another project of the group numbered those before.
+    """Whether the shift is unknown: this engine's outputs have other numbers on their topic, as another project numbered the
+    earlier ones.
 
-    The difference is known when this engine takes over, or finds one of its own outputs committed.
+    The shift becomes known when this engine takes over, or finds one of its own outputs committed.
     """
     is_unadopted: bool = False
-    """Whether this engine makes its state from recent input and does not know its outputs' numbers yet (`Warming`)."""
+    """Whether this engine, which makes its state from recent input, has yet to adopt the sequences and digests of the stream
+    (`Warming`)."""
     adoption_target: Progress | None = None
-    """The committed output that an engine with `is_unadopted` will look for among its own once it has taken that input."""
+    """The committed output that a warming engine has to find among its own once it has processed the input that caused it; None
+    without one."""
     lost: int = 0
-    """The count of outputs never published because a spare that took over no longer held them."""
+    """The count of outputs that are never published, because a spare that took over had released them."""
     lost_before: int = 0
 
     @property
@@ -342,57 +359,60 @@ class StreamFacts:
 
 @dataclass(frozen=True, slots=True)
 class Warming:
-    """An engine that makes its state from recent input.
+    """The progress of an engine that makes its state from recent input.
 
-    `until_us`: from this system time on, nothing from before it began to read matters. `span_us`: how long anything may matter.
-    `matches_min`: committed records that have to match before it is eligible.
+    `until_us`: the system time from which on the state is complete, as it depends on no input before `begin_offsets`. `span_us`:
+    how long an input may affect the state. `matches_min`: the committed progress records that have to match before the engine is
+    eligible.
     """
 
     until_us: int
     span_us: int
     begin_offsets: Mapping[tuple[int, int], int]
-    """The offsets at which it began to read; once it is warm, those from which on its outputs count."""
+    """The offsets at which the engine began to read; once it is warm, those from which on its outputs count."""
     matches_min: int = 1
     is_warm: bool = False
     tick_gap_us: int = 1 << 62
-    """The longest gap between ticks of a partition; a longer one lets rows stay beyond their time."""
+    """The longest permitted gap between ticks of a partition, by append time; during a longer gap rows stay beyond their time."""
     ticked: Mapping[tuple[int, int], int] = field(default_factory=dict)
-    """The append time of the newest tick of each partition."""
+    """The append time of the newest tick, by partition."""
     refused_events: int = 0
-    """The count of bad events so far."""
+    """The count of bad events that the engine has computed."""
     extended_because: str = ""
-    """Why `until_us` last moved."""
+    """A sentence on why `until_us` was last moved; "" if it never was."""
     matched: int = 0
     mismatch: str = ""
-    """The reason why this engine's state is not the group's; "" if nothing shows that."""
+    """The evidence that this engine's state is not the group's; "" without any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshots:
-    """This engine's snapshots, and the group's newest."""
+    """The snapshots of this engine, and the newest of its group. `candidates` are written, but not confirmed. `snapshot_ms`: when
+    this engine last began one."""
 
     candidates: tuple[Candidate, ...] = ()
     snapshot_ms: int = LONG_AGO_MS
     snapshot_order: int = -1
-    """The order of the newest that was written or is being written; -1 if that failed."""
+    """The order of this engine's newest snapshot, written or being written (at first, of the state with which it joined); -1 if
+    writing it failed."""
     written_wall_ms: int = 0
     written_events: int = 0
-    """When the newest written one was taken: by the time of day, and by the count of events of this engine."""
+    """The time of day, and the count of processed events, at which this engine's newest written snapshot was taken."""
     snapshots_confirmed: int = 0
     confirmed_order: int = -1
-    """The order of the newest that this engine confirmed itself."""
+    """The order of the newest snapshot that this engine confirmed; -1 without one."""
     failure: str = ""
-    """Why the group's store last failed to write or confirm; "" after a success."""
+    """A sentence on why the last write or confirmation in the group's store failed; "" after a success."""
     refused: tuple[str, ...] = ()
-    """The snapshots that this engine refused since it started, with the reasons; the newest few, oldest first."""
+    """Sentences on snapshots that this engine refused since it started, with the reasons; only the newest few, oldest first."""
     newest: NewestSnapshot = field(default_factory=NewestSnapshot)
 
 
 @dataclass(frozen=True, slots=True)
 class PersistRequest:
-    """A request for a snapshot, to the store `to` ("": the group's own), by the engine `by` ("": the one whose turn it is).
+    """A request to persist a snapshot to the store `to` ("": the group's own), by engine `by` ("": the engine whose turn it is).
 
-    `keep`: at most this many of the group's snapshots stay there; 0: all.
+    `keep`: the maximum of the group's snapshots that remain in that store; 0: all.
     """
 
     to: str = ""
@@ -405,7 +425,8 @@ class PersistRequest:
 
 @dataclass(frozen=True, slots=True)
 class PersistOutcome:
-    """The result of a request. `failure`: why there is not a snapshot; "" if there is."""
+    """The result of a persist request. `failure`: why the snapshot was not persisted, or older ones were not deleted; "" after a
+    success."""
 
     engine: str
     name: str = ""
@@ -417,9 +438,9 @@ class PersistOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Persisting:
-    """The request being worked on, if any: number `number + 1`, as `number` are done.
+    """The state of persist requests: `number` requests are finished, and `request`, if not None, is number `number + 1`.
 
-    `claims`: the engines that undertook it, in order; the last one counts.
+    `claims`: the engines that undertook it, in order; the last claim counts.
     """
 
     number: int = 0
@@ -427,14 +448,14 @@ class Persisting:
     claims: tuple[str, ...] = ()
     persist_read_ms: int = LONG_AGO_MS
     result_lookups: int = 0
-    """How often its result was looked up."""
+    """The count of reads of requests since the last one finished."""
     since_ms: int = 0
-    """When this engine learned of the request, or of the last claim."""
+    """The time at which this engine learned of the request, or of its last claim."""
     is_begun: bool = False
-    """Whether this engine has undertaken it and writes, or waits for the confirmation of what it wrote."""
+    """Whether this engine has begun the work on the request: it writes the snapshot, or waits for its confirmation."""
     begun_ms: int = 0
     outcome: PersistOutcome | None = None
-    """The result of this engine's work, to be reported to the group next."""
+    """The result of this engine's work, to be reported to the group next; None before the work ends."""
 
     @property
     def owner(self) -> str:

@@ -1,4 +1,5 @@
-"""Which outputs, not known to be committed, a spare keeps, by the quality of their stream (SPEC D2-D7, D15)."""
+"""Determines which outputs a spare retains until they are known to be committed, by the quality of their stream (SPEC D2-D7,
+D15)."""
 
 from __future__ import annotations
 
@@ -11,17 +12,18 @@ from hotspare.model.quality import Quality, QualityKind
 
 
 def has_to_hold_all(role: Role) -> bool:
-    """Whether every output is kept until it is committed: a spare releases some by quality, any other role none.
+    """Whether an engine with this role holds every output until it is committed. Only a standby releases outputs by quality.
 
-    A warming engine needs them all to find its numbers.
+    A warming engine needs all of them to find its numbers.
     """
     return role is not Role.STANDBY
 
 
 def releasable_through(quality: Quality, last_sequence: int, arrivals: Iterable[tuple[int, int]], now_ms: int) -> int:
-    """Returns the last output that a spare releases: all outputs, all before a window, or none (0).
+    """Returns the sequence up to which a spare may release outputs by `quality`: all, all before a window of the newest, or none
+    (0).
 
-    `last_sequence` is the newest output; `arrivals` are (sequence, when it was computed), needed for a window of time.
+    `last_sequence` is the newest output. `arrivals`: pairs (sequence, time computed), used only for a window of time.
     """
     if quality.kind is QualityKind.SIMPLE:
         return last_sequence
@@ -33,16 +35,18 @@ def releasable_through(quality: Quality, last_sequence: int, arrivals: Iterable[
 
 
 def committed_through(known: StreamFacts, last_sequence: int) -> int:
-    """Returns the last output that any engine releases because it is committed; all of them if the engine is behind what is
-    committed."""
+    """Returns the sequence up to which any engine releases outputs because they are committed: at most its own newest,
+    `last_sequence`."""
     return min(known.committed_sequence, last_sequence)
 
 
 def has_to_keep_digests(known: StreamFacts) -> bool:
-    """Whether digests of released outputs are kept: another spare may show that its own are the same."""
+    """Whether the digests of released outputs are retained: this engine differs, and another spare may yet show that it computed
+    the same outputs."""
     return known.difference is not None
 
 
 def has_missing_outputs(stream: StreamView) -> bool:
-    """Whether outputs are neither committed nor held, though the stream's quality allows no loss."""
+    """Whether outputs of the stream are neither committed nor held although its quality forbids loss. False while the shift is
+    unknown."""
     return stream.quality.holds_all and not stream.facts.is_shift_unknown and stream.base_sequence > stream.facts.committed_sequence

@@ -1,4 +1,5 @@
-"""Rules about the input of one engine: what is read, when a runner counts as hanging, and which partitions would be missed."""
+"""Decides about the input of one engine: which partitions are read, when a runner counts as hanging, and which partitions would
+never be read."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ PARTITION_COUNT_HINT = (
 
 
 class WaitingRows(Protocol):
-    """The rows that wait in a core (`ha.core.Core`)."""
+    """The waiting rows of a core (`ha.core.Core`)."""
 
     @property
     def waiting_rows(self) -> int: ...
@@ -31,15 +32,15 @@ class WaitingRows(Protocol):
 
 
 class BatchProgress(Protocol):
-    """A core between two parts of a batch (`ha.core.Core`)."""
+    """The part of a core (`ha.core.Core`) that shows whether a batch is complete."""
 
     @property
     def is_between_batches(self) -> bool: ...
 
 
 def partition_to_read_alone(settings: GroupSettings, known: tuple[int, int] | None, core: WaitingRows) -> tuple[int, int] | None:
-    """Returns the only partition to read while too many rows wait for it. None (all are read) once at most half of the limit
-    wait."""
+    """Returns the only partition to read, once more rows or bytes wait for it than the settings permit; None (all are read) again
+    once at most half of that waits. `known`: the previous result."""
     part = 1 if known is None else 2
     is_too_much = part * core.waiting_rows > settings.waiting_rows_max or part * core.waiting_bytes > settings.waiting_bytes_max
     return core.awaited_partition if is_too_much else None
@@ -47,7 +48,8 @@ def partition_to_read_alone(settings: GroupSettings, known: tuple[int, int] | No
 
 @dataclass(frozen=True, slots=True)
 class InputEvidence:
-    """The evidence of pending input: how far this engine has read, what it ticked, and the others' descriptions."""
+    """The evidence of pending input: the next offsets of this engine, the ticks that it appended, and the positions of other
+    engines."""
 
     next_offsets: Mapping[tuple[int, int], int]
     inbound: Sequence[InboundFacts]
@@ -55,9 +57,9 @@ class InputEvidence:
 
     @property
     def is_input_pending(self) -> bool:
-        """Whether input is known to be pending, as others have read it or this engine wrote ticks.
+        """Whether input is known to be pending: another engine has read more, or a tick of this engine was not delivered.
 
-        Without such a sign nothing is wrong: without publishers and without ticks of an active engine no batch arrives.
+        Without such evidence the runner is not at fault: without publishers and without ticks of an active engine no batch arrives.
         """
         order = sum(self.next_offsets.values())
         ticked = (each for each in self.inbound if each.ticked_offset >= 0)
@@ -66,23 +68,24 @@ class InputEvidence:
 
 
 def stalled_ms(known_ms: int, watched_ms: int, sight: InputEvidence, settings: GroupSettings) -> int:
-    """Returns for how long pending input has not been delivered, `watched_ms` after it was `known_ms`.
+    """Returns the milliseconds for which pending input was not delivered: `known_ms` before, and `watched_ms` more; 0 without
+    pending input.
 
-    Only time in which the engine itself was awake counts, so that one that was stopped for an hour continues when it wakes.
+    At most two intervals of member refresh are added. So the time for which the engine itself was stopped does not count.
     """
     return known_ms + max(0, min(watched_ms, 2 * settings.member_refresh_ms)) if sight.is_input_pending else 0
 
 
 def after_part(known: Intake, next_input: NextInput, core: BatchProgress) -> Intake:
-    """Returns `known` after the core took a part: input is AT_HAND until the batch is whole, and the stall time is 0."""
+    """Returns `known` after the core computed a part: until the batch is complete input is AT_HAND, and the stall time is 0."""
     return replace(known, next_input=next_input if core.is_between_batches else NextInput.AT_HAND, stalled_ms=0)
 
 
 def partition_count_mismatch(found: Mapping[str, int], topics: GroupTopics) -> str:
-    """Returns a sentence on topics whose count of partitions is not the one that the group reads: some would never be read. "" if
-    none.
+    """Returns a sentence on the topics whose partition count is not the one that the group reads, as events would never be read; ""
+    if all agree.
 
-    A missing topic is fine.
+    `found`: the partition counts by topic. A missing topic agrees.
     """
     return "; ".join(
         f"inbound topic {topic.name} has {found[topic.name]} partitions, the group reads {topic.partitions}"

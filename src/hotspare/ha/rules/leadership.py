@@ -10,7 +10,8 @@ from hotspare.ha.rules.roles import Reason
 
 
 def after_reading(known: Leadership, leader: Leader, now_ms: int) -> Leadership:
-    """Records a leader that was read. The time since its epoch is held, or released, counts from the first reading."""
+    """Returns the facts after `leader` was read. The times since which its epoch is held, or released, are those of the first read
+    that showed it."""
     now = replace(known, leader=leader, leader_read_ms=now_ms)
     if known.leader_epoch != leader.epoch:
         now = replace(now, leader_epoch=leader.epoch, leader_since_ms=now_ms)
@@ -20,13 +21,13 @@ def after_reading(known: Leadership, leader: Leader, now_ms: int) -> Leadership:
 
 
 def is_other_holder(known: Leader | None, leader: Leader) -> bool:
-    """Whether `leader` is another holder, or the same one under another epoch, so that it is to be watched."""
+    """Whether `leader` has another holder or epoch than `known`, so that its connection has to be watched."""
     return known is None or (known.epoch, known.holder) != (leader.epoch, leader.holder)
 
 
 def after_winning(known: Leadership, engine: str) -> Leadership:
-    """Records a won epoch, and the predecessor: it may still keep the bus locked until the lease ends that it had when last
-    read."""
+    """Returns the facts after this engine won an epoch, with its predecessor. The predecessor may hold the bus's lock until the end
+    of its lease, as it was when last read."""
     before = known.leader
     left_ms = before.lease_left_ms if before is not None else 0
     return replace(
@@ -39,5 +40,5 @@ def after_winning(known: Leadership, engine: str) -> Leadership:
 
 
 def may_overrule(reason: Reason) -> bool:
-    """Whether an engine that campaigns for this reason continues from what is committed although its own outputs differ."""
+    """Whether an engine that campaigns for this reason continues after what is committed although its own outputs differ."""
     return reason in (Reason.SPARES_AGREE, Reason.NOBODY_ELSE)

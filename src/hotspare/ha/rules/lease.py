@@ -14,20 +14,21 @@ from hotspare.ha.rules.view import View
 LONG_STEPS = (do.Fence, do.ReadCommitted)
 COMMITS = (do.Publish, do.AwaitCommit)
 FRUITLESS_STEPS = 2
-"""An engine whose commits all fail loses its lease after the time of this many promotion steps."""
+"""The number of promotion steps after whose time an engine whose commits all fail loses its lease."""
 
 
 def may_keep_lease_in_step(now_ms: int, since_ms: int, settings: GroupSettings) -> bool:
-    """Whether a step of a promotion, or a commit, that began at `since_ms` keeps the lease, even if it takes longer than the lease.
+    """Whether a promotion step or a commit that began at `since_ms` still keeps the lease, although it may take longer than the
+    lease.
 
-    A successor would face the same work, and neither would ever finish. A step that hangs loses the lease after
-    `promotion_step_ms`.
+    A successor would face the same work, and neither would ever finish. After `promotion_step_ms` the step counts as hanging.
     """
     return now_ms < since_ms + settings.promotion_step_ms
 
 
 def may_keep_lease_without_commits(now_ms: int, fruitless_since_ms: int | None, settings: GroupSettings) -> bool:
-    """Whether an active engine whose commits all fail, each followed by a fence, still keeps its lease.
+    """Whether an active engine whose commits have all failed since `fruitless_since_ms`, each followed by a fence, still keeps its
+    lease.
 
     After the time of FRUITLESS_STEPS promotion steps a spare may try, since it may reach servers that this engine does not. Without
     a spare, this engine continues.
@@ -36,14 +37,15 @@ def may_keep_lease_without_commits(now_ms: int, fruitless_since_ms: int | None, 
 
 
 def may_outlast_lease(action: do.HaAction) -> bool:
-    """Whether an action may take longer than the lease; if so, the lease is renewed meanwhile."""
+    """Whether an action may take longer than the lease, so that the lease is renewed while it runs."""
     return isinstance(action, LONG_STEPS + COMMITS)
 
 
 def may_renew_meanwhile(now_ms: int, since_ms: int, fruitless_since_ms: int | None, settings: GroupSettings) -> bool:
-    """Whether the lease is still renewed while such an action is under way.
+    """Whether the lease is renewed while an action that began at `since_ms` runs.
 
-    A commit also needs some answer of the bus: a commit without an answer is then slow, and would be slow for any engine.
+    For a commit, the caller also requires that the bus gives another answer: then the commit is slow, and would be slow for any
+    engine.
     """
     return may_keep_lease_in_step(now_ms, since_ms, settings) and may_keep_lease_without_commits(
         now_ms, fruitless_since_ms, settings
@@ -57,7 +59,8 @@ def promotion_lease_duties(view: View) -> Iterator[Duty]:
 
 
 def backlog_lease_duties(view: View, owed: DueTimes) -> Iterator[Duty]:
-    """Yields a renewal once half of the lease is over, although outputs are pending: a successor would have the same backlog."""
+    """Yields `lease_duties`, but at the earliest when half of the lease is over, while outputs are pending. They precede
+    publishing, because a successor would have the same backlog."""
     if owed.publish_ms is not None:
         half_over_ms = view.lease.renewed_ms + view.settings.lease_ms // 2
         for duty in lease_duties(view, owed):
@@ -65,10 +68,10 @@ def backlog_lease_duties(view: View, owed: DueTimes) -> Iterator[Duty]:
 
 
 def lease_duties(view: View, owed: DueTimes) -> Iterator[Duty]:
-    """Yields the next renewal if a batch or outputs of a backlog passed since the last one; otherwise the next reading of the
-    leader.
+    """Yields the next renewal if a part of a batch was computed or outputs were committed since the last one. Otherwise yields the
+    next read of the leader, once the lease is over.
 
-    A living thread does not keep the lease.
+    A thread that merely runs does not keep the lease.
     """
     settings, lease, retry_ms = view.settings, view.lease, view.contacts.coordination_retry_ms
     owes = owed.publish_ms is not None or owed.await_ms is not None

@@ -1,6 +1,7 @@
-"""The conclusions of engines from each other's descriptions: which are present, which gives way, and what the active has learned.
+"""Derives facts from the engines' descriptions: which engines are present, which one gives up a name, and what the active engine
+has learned.
 
-Records stay behind when an engine is killed, so a record counts only while it is renewed (SPEC C10, M5).
+The record of a crashed engine remains, so a record counts only while it is renewed (SPEC C10, M5).
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from hotspare.ha.rules.roles import Role
 
 
 def recently_seen(members: Sequence[Member], stale_ms: int) -> list[Member]:
-    """Returns the members that gave word less than `stale_ms` before the newest word of any."""
+    """Returns the members whose records are less than `stale_ms` older than the newest record."""
     newest_ms = max((m.seen_ms for m in members), default=0)
     return [m for m in members if newest_ms - m.seen_ms < stale_ms]
 
 
 def version_differences(members: Sequence[Member], own: Member) -> tuple[str, ...]:
-    """Returns sentences on engines with other versions or another processor than this one: a reason for outputs to differ."""
+    """Returns a sentence for each engine with other versions, or another processor, than this engine: either may make outputs
+    differ."""
     return tuple(
         f"engine {m.engine} runs {theirs or 'unknown'}, this engine runs {ours or 'unknown'}"
         for m in members
@@ -31,7 +33,7 @@ def version_differences(members: Sequence[Member], own: Member) -> tuple[str, ..
 
 
 def membership_changes(before: Sequence[OtherMember], now: Sequence[OtherMember]) -> tuple[list[str], list[str]]:
-    """Returns (names of new engines, names of engines that are gone), each in the order of their list."""
+    """Returns (names of engines only in `now`, names of engines only in `before`), each in the order of its list."""
     known, found = [each.engine for each in before], [each.engine for each in now]
     return [each for each in found if each not in known], [each for each in known if each not in found]
 
@@ -40,35 +42,36 @@ def membership_changes(before: Sequence[OtherMember], now: Sequence[OtherMember]
 
 
 def process_of(member: Member) -> tuple[str, str, int, int]:
-    """Names the process of a record."""
+    """Returns (host, process space, process id, process start), which identify the process that wrote a record."""
     return member.host, member.process_space, member.process_id, member.process_start
 
 
 def namesake(members: Iterable[Member], own: Member) -> Member | None:
-    """Returns another process, living or dead, that described itself under this engine's name."""
+    """Returns the record under this engine's name that another process wrote, alive or not; None without one."""
     return next((m for m in members if m.engine == own.engine and process_of(m) != process_of(own)), None)
 
 
 def unseen_namesake(members: Iterable[Member], own: Member) -> Member | None:
-    """Returns a namesake whose process cannot be seen from here, as it is on another machine or in another container; None if there
-    is none."""
+    """Returns the record of a namesake whose process cannot be seen from here, as it is on another machine or in another container;
+    None without one."""
     other = namesake(members, own)
     is_seen = other is not None and (other.process_space, other.host) == (own.process_space, own.host)
     return None if is_seen else other
 
 
 def is_renewed_since(record: Member, before: Member | None) -> bool:
-    """Whether the record of a name was written again since it was read as `before`, by any process: so one lives.
+    """Whether `record` was written after `before` was read under the same name, by any process, so that a process of that name
+    lives.
 
-    A record with an older time than before is an old answer.
+    A record with an older time than `before` is a delayed answer.
     """
     return before is not None and record.seen_ms > before.seen_ms
 
 
 def has_to_yield_name(own: Member, other: Member) -> bool:
-    """Whether `own` gives way to another process of the same name: the one that started later does.
+    """Whether `own` has to give up its name to another process of the same name: the process that started later does.
 
-    On two machines this is arbitrary, but the same for both.
+    Start times of two machines are not comparable, but both processes decide alike.
     """
     return (own.process_start, process_of(own)) > (other.process_start, process_of(other))
 
@@ -84,8 +87,8 @@ def name_taken_error(group: str, other: Member) -> UsageError:
 
 
 def holder_report(leadership: Leadership, role: Role, others: Iterable[OtherMember]) -> OtherMember | None:
-    """Returns the description in which the present holder reports to be active under the present epoch; None for an engine that is
-    not a spare."""
+    """Returns the description in which the present holder reports to be active under the present epoch; None without one, or if
+    this engine is not a spare."""
     leader = leadership.leader
     if role is not Role.STANDBY or leader is None:
         return None
@@ -100,8 +103,8 @@ def holder_report(leadership: Leadership, role: Role, others: Iterable[OtherMemb
 
 
 def with_reported_start(leadership: Leadership, told: OtherMember, now_ms: int) -> Leadership:
-    """Records since when the holder is active by its own report, as a spare that joined later has not seen it begin. Used once per
-    epoch."""
+    """Returns the facts with the time since which the holder is active by its own report `told`, if earlier. Used once per epoch,
+    for a spare that joined later."""
     if told.active_epoch_age is None or leadership.reported_epoch == told.active_epoch_age[0]:
         return leadership
     epoch, age_ms = told.active_epoch_age

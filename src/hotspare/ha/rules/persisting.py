@@ -1,9 +1,9 @@
-"""Persisting: which engine of a group writes a requested snapshot, and when another one takes over (SPEC H3, Z4, Z5). Pure.
+"""Decides which engine of a group writes a requested snapshot, and when another one takes over (SPEC H3, Z4, Z5). Pure.
 
-A request, the engines that undertake it, and its result are facts of the group (`ha.effects.persisting`). Requests are processed
-one at a time. The engine whose turn it is to take snapshots (`snapshots.snapshot_turn`) does it, a spare if there is one; if that
-engine is gone, another one does. Two engines that write one snapshot twice do no harm, so an error here costs only time. What is
-written is confirmed like any snapshot: not before all outputs before it are committed.
+A request, the claims of engines that undertake it, and its result are facts of the group (`ha.effects.persisting`). Requests are
+processed one at a time. The engine whose turn it is to take snapshots (`snapshots.snapshot_turn`) does it, a spare if there is one;
+if that engine has ended, another one does. Two engines that write one snapshot do no harm, so a wrong decision here costs only
+time. A written snapshot is confirmed like any other: once all outputs before it are committed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from hotspare.ha.rules.snapshots import STORE_STUCK_MAX, snapshot_turn
 from hotspare.ha.rules.view import View
 
 BY_TURNS = 20
-"""Turns to wait for a requested engine that does not run. Then another one reports that, so that the next request need not wait."""
+"""The number of turns to wait for a requested engine that does not run. Then another one reports a failure, so that the next
+request need not wait."""
 
 
 def duties(view: View) -> Iterator[Duty]:
-    """Yields what this engine has to do about requests."""
+    """Yields this engine's duties about persist requests: read them, claim one, write its snapshot, report the outcome."""
     known, settings = view.persisting, view.settings
     if not settings.persist_poll_ms:
         return
@@ -43,7 +44,7 @@ def duties(view: View) -> Iterator[Duty]:
 
 
 def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
-    """Returns when this engine undertakes a request that no other engine does. None: not now, or never."""
+    """Returns the time at which this engine undertakes a request; None while another engine has to, or if this engine cannot."""
     is_for_another = request.is_for_another(view.engine)
     if view.difference is not None or (is_for_another and is_engine_present(view, request.by)):
         return None
@@ -60,7 +61,7 @@ def _claim_due_ms(view: View, request: PersistRequest) -> int | None:
 
 
 def is_engine_present(view: View, engine: str) -> bool:
-    """Whether another engine gives word, and has not ended."""
+    """Whether another engine renews its record, and has not ended."""
     return any(o.engine == engine and o.role in PARTICIPATING for o in view.membership.others)
 
 
@@ -68,7 +69,7 @@ def is_engine_present(view: View, engine: str) -> bool:
 
 
 def after_reading(known: Persisting, request: PersistRequest | None, claims: tuple[str, ...], now_ms: int) -> Persisting:
-    """Records the next request, and the engines that undertook it."""
+    """Returns the facts after the next request and its claims were read."""
     is_newer = (request, claims) != (known.request, known.claims)
     since_ms = now_ms if is_newer else known.since_ms
     return replace(
@@ -77,7 +78,8 @@ def after_reading(known: Persisting, request: PersistRequest | None, claims: tup
 
 
 def after_end(known: Persisting, now_ms: int, last: int = 0) -> Persisting:
-    """Records that the request is done, by any engine, and so are those up to `last`; the next one is looked up at once."""
+    """Returns the facts after the request, and all requests up to `last`, are finished, by any engine; the next one is read at
+    once."""
     return Persisting(number=max(last, known.number + 1), since_ms=now_ms)
 
 
@@ -86,5 +88,6 @@ def after_beginning(known: Persisting, now_ms: int) -> Persisting:
 
 
 def after_work(known: Persisting, number: int, outcome: PersistOutcome) -> Persisting:
-    """Records the result of this engine's work on request `number`; ignored if the request was done otherwise meanwhile."""
+    """Returns the facts with the result of this engine's work on request `number`; unchanged if the request has ended otherwise
+    meanwhile."""
     return replace(known, outcome=outcome) if known.is_begun and number == known.number + 1 and known.outcome is None else known

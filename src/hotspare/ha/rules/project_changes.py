@@ -1,9 +1,9 @@
-"""Which project of a group made what is committed: each change is recorded with the first commit that follows it.
+"""Records which project of a group made what is committed: each change is committed with the first outputs after it.
 
 Next to the progress of its streams, a group has a record for each epoch under which another project than before began to publish.
-Its name is the epoch's, and its sequence is the project's number (`upgrading.ProjectVersion.number`). It is part of the transaction
-with the first output, so every reader of progress knows which project made it, however long the reader slept. A group that was
-never upgraded has none.
+Its name contains the epoch, and its sequence is the number of the project (`upgrading.ProjectVersion`). It is part of the
+transaction with the first output, so every reader of progress knows which project made it, even after a long sleep. A group that
+was never upgraded has no such record.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hotspare.ha.rules.parsed_number import parsed_number
 
 _CHANGE_PREFIX = "~"
 Changes: TypeAlias = Sequence[tuple[int, int]]
-"""Pairs (epoch, number of the project that published under it and those that follow), rising."""
+"""Pairs (epoch, number of the project that publishes from that epoch on), by rising epoch."""
 
 
 def is_stream_record(name: str) -> bool:
-    """Whether a record of a group's progress is that of a stream."""
+    """Whether a record among a group's progress is that of a stream, and not of a project change."""
     return not name.startswith(_CHANGE_PREFIX)
 
 
@@ -30,7 +30,7 @@ def parsed_changes(progress: Mapping[str, Progress]) -> Changes:
 
 
 def project_at_epoch(changes: Changes, epoch: int) -> int:
-    """Returns the number of the project that published under an epoch."""
+    """Returns the number of the project that published under `epoch`; 0, the first project, before any change."""
     return next((number for began, number in reversed(changes) if began <= epoch), 0)
 
 
@@ -39,5 +39,6 @@ def newest_change_epoch(changes: Changes) -> int:
 
 
 def change_record(changes: Changes, number: int, epoch: int) -> dict[str, Progress]:
-    """Returns the record that project `number` commits with its first outputs under `epoch`; empty if it published before, too."""
+    """Returns the record that project `number` commits with its first outputs under `epoch`; empty if the newest change already
+    names that project."""
     return {} if project_at_epoch(changes, epoch) == number else {f"{_CHANGE_PREFIX}{epoch}": Progress(number, None, 0, epoch)}

@@ -18,7 +18,7 @@ NOTHING = Progress(0, None, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class DueTimes:
-    """The duties of an active engine to its streams, as due times; None without such a duty.
+    """The times at which an active engine's duties to its streams fall due; None without such a duty.
 
     `publish_ms`: publish held outputs that are not known to be committed. `progress_ms`: write progress of outputs already on the
     topic. `await_ms`: record the result of the transaction under way. `oversized_ms`: retry an output that was too large for the
@@ -37,12 +37,13 @@ def due_times(view: View) -> DueTimes:
 
 
 def sent_sequence(stream: StreamView) -> int:
-    """Returns the newest output that this engine knows to be on the topic, or can no longer publish."""
+    """Returns the newest sequence that this engine knows to be on the topic or no longer holds."""
     return max(stream.facts.sent, stream.facts.committed_sequence, stream.base_sequence)
 
 
 def held_through(stream: StreamView) -> int:
-    """Returns the newest held output that the bus takes, as far as is known; 0 if the stream's numbers are not known yet."""
+    """Returns the newest held sequence before any output that the bus refused as too large; 0 while the stream's shift is
+    unknown."""
     if stream.facts.is_shift_unknown:
         return 0
     waiting = stream.facts.oversized
@@ -50,7 +51,8 @@ def held_through(stream: StreamView) -> int:
 
 
 def tried_through(stream: StreamView, now_ms: int) -> int:
-    """Returns the newest held output that the next transaction may take, including an oversized one that is due for a retry."""
+    """Returns the newest held sequence that the next transaction may contain: as `held_through`, but past an oversized output that
+    is due for a retry."""
     waiting = stream.facts.oversized
     return (
         held_through(stream)
@@ -60,7 +62,7 @@ def tried_through(stream: StreamView, now_ms: int) -> int:
 
 
 def has_pending(view: View) -> bool:
-    """Whether outputs are held that the bus takes and that are neither known to be committed nor under way."""
+    """Whether outputs are held that may be published now and are neither known to be committed nor under way."""
     return any(_pending_rows(view, name) for name in view.streams)
 
 
@@ -70,10 +72,10 @@ def _pending_rows(view: View, name: str) -> int:
 
 
 def publish_due_ms(view: View) -> int | None:
-    """Returns when held outputs have to be published; None without any.
+    """Returns the time at which held outputs have to be published; None without any.
 
-    While more input is at hand they wait for its outputs: a transaction takes its time however small it is. Three kinds never wait:
-    the first outputs of a promotion, those that a hand-over waits for, and those of which a spare may hold fewer than this engine.
+    While more input is at hand they wait for its outputs, since every transaction has a fixed cost. They do not wait if they fill a
+    transaction, are the first of a promotion, precede a hand-over, or if a stream's quality lets spares hold fewer.
     """
     if not has_pending(view):
         return None
@@ -84,12 +86,12 @@ def publish_due_ms(view: View) -> int | None:
 
 
 def is_leaving(view: View) -> bool:
-    """Whether the role is to be handed over."""
+    """Whether a stop or a switch-over is requested, so that the role has to be handed over."""
     return view.role_state.is_stop_requested or view.leadership.switchover is not None
 
 
 def _fills_a_commit(view: View) -> bool:
-    """Whether the pending outputs of all streams fill one transaction."""
+    """Whether the pending outputs of all streams together fill one transaction, by rows or by bytes."""
     rows = bytes_ = 0
     for name, stream in view.streams.items():
         pending = _pending_rows(view, name)
@@ -99,10 +101,10 @@ def _fills_a_commit(view: View) -> bool:
 
 
 def await_due_ms(view: View) -> int | None:
-    """Returns when to record the result of the transaction under way, waiting for it if need be; None if none is under way.
+    """Returns the time at which to wait for the transaction under way and record its result; None if none is under way.
 
-    Publishing is part of the pipeline: the engine waits for a slow commit, and gives no sign of life meanwhile. It also waits at
-    once if the next transaction is full, or the role is to be handed over.
+    Publishing is part of the pipeline: after `commit_patience_ms` the engine waits for a slow commit, and renews no lease by new
+    batches meanwhile. It waits at once if the next transaction is full or the role is to be handed over.
     """
     transaction = view.under_way
     if transaction is None:
@@ -113,7 +115,8 @@ def await_due_ms(view: View) -> int | None:
 
 
 def progress_due_ms(view: View) -> int | None:
-    """Returns when progress has to be written for outputs already on the topic; None while all of it is recorded."""
+    """Returns the time at which progress has to be written for outputs already on the topic; None if progress covers all of
+    them."""
     streams = view.streams.values()
     if any(stream.facts.unrecorded is not None for stream in streams):
         return LONG_AGO_MS
@@ -122,7 +125,8 @@ def progress_due_ms(view: View) -> int | None:
 
 
 def _lagging_due_ms(view: View, stream: StreamView) -> int:
-    """Returns when progress has to be written for a stream whose record lags behind its outputs; at once before a hand-over."""
+    """Returns the time at which progress of a stream that lags behind its outputs has to be written. A trimmed stream waits for
+    `progress_ms` from the first output that progress lacks; any other, and all before a hand-over, are due at once."""
     since_ms = stream.facts.unrecorded_since_ms
     if stream.quality.kind is not QualityKind.TRIMMED or since_ms is None or is_leaving(view):
         return LONG_AGO_MS
@@ -132,9 +136,9 @@ def _lagging_due_ms(view: View, stream: StreamView) -> int:
 def is_progress_due(view: View, stream: StreamView, sequence: int) -> bool:
     """Whether a transaction that ends with output `sequence` includes progress of its stream (SPEC D9).
 
-    A trimmed stream's is due after `progress_events` outputs or `progress_ms`; any other stream's with every output. The first
-    outputs after a promotion may be repetitions, so their progress is written with them. Otherwise engines that lose the role one
-    after the other publish the same ones again and again.
+    For a trimmed stream, progress is due after `progress_events` outputs or `progress_ms`; for any other stream, with every output.
+    The first outputs after a promotion may be repetitions, so their progress is written with them. Otherwise engines that lose the
+    role one after the other would publish the same outputs again and again.
     """
     facts, quality = stream.facts, stream.quality
     unrecorded = sequence - facts.committed_sequence
@@ -146,16 +150,17 @@ def is_progress_due(view: View, stream: StreamView, sequence: int) -> bool:
 
 
 def rotated_streams(outbound: Sequence[OutputStream], cut: str) -> Sequence[OutputStream]:
-    """Returns the streams, beginning after the one that was cut last, so that one stream's long backlog never starves the
-    others."""
+    """Returns the streams rotated to begin after `cut`, the stream that the last transaction cut, so that a long backlog of one
+    stream never starves the others."""
     first = next((i + 1 for i, output in enumerate(outbound) if output.stream == cut), 0)
     return (*outbound[first:], *outbound[:first])
 
 
 def missing_records(view: View) -> Mapping[str, Progress]:
-    """Returns progress of streams without a record, under the present epoch. It is written first, and alone.
+    """Returns the progress to write for streams without a progress record, under the present epoch. It is written before any
+    output, in its own transaction.
 
-    An aborted transaction leaves offsets in the topics. Without a record they look like outputs that retention has removed.
+    An aborted transaction leaves offsets in a topic. Without a record these look like outputs that retention has removed.
     """
     epoch = view.role_state.epoch
     found = {name: stream.facts.unrecorded for name, stream in view.streams.items()}
@@ -163,17 +168,19 @@ def missing_records(view: View) -> Mapping[str, Progress]:
 
 
 def with_change_record(view: View, progress: Mapping[str, Progress]) -> Mapping[str, Progress]:
-    """Returns `progress`, preceded by a record that another project than before publishes from now on, if that is so."""
+    """Returns `progress`, preceded by the record of a project change if another project than this one published last; unchanged if
+    `progress` is empty."""
     change = project_changes.change_record(view.projects.changes, view.projects.own, view.role_state.epoch)
     return {**change, **progress} if progress and change else progress
 
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """The end of a topic whose stream has no record of its progress. `newest`: progress by the newest message that can be read.
+    """The end of a topic whose stream has no progress record. `newest`: the progress in the newest readable message; None without
+    any.
 
-    `is_empty`: the topic reaches back to its first offset and has no message. Its offsets prove nothing: an aborted transaction
-    leaves some behind.
+    `is_empty`: the topic reaches back to its first offset and has no message. Offsets alone prove nothing: an aborted transaction
+    leaves some.
     """
 
     newest: Progress | None
@@ -181,5 +188,6 @@ class Tail:
 
 
 def progress_by_tail(tail: Tail) -> Progress | None:
-    """Returns what is committed to the stream. None if unknown: publishing from the first output again would duplicate outputs."""
+    """Returns the progress that a topic's tail proves; None if unknown: publishing from the first output again would duplicate
+    outputs."""
     return NOTHING if tail.is_empty else tail.newest

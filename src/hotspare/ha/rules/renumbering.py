@@ -1,16 +1,16 @@
-"""Renumbers streams that another project of the group numbered before: where this engine's outputs begin in them
+"""Decides how this engine numbers its outputs of streams that another project of the group numbered before
 (`StreamFacts.is_shift_unknown`).
 
 What is committed may be another project's outputs, so its numbers prove nothing about what this engine computed. Such a stream is
 neither compared nor released by number. An engine that takes over continues after the newest committed output, found by its input
-position, and numbers its own outputs from there. Until it has taken the input up to that position it publishes only the other
+position, and numbers its own outputs from there. Until it has processed the input up to that position it publishes only the other
 streams.
 
-While engines of two projects take part, either may have made what is committed (`project_changes`). With each change, the streams
-that are not the same in both have an unknown shift again, in every engine. A spare whose project did not make what is committed
-releases what comes before it, and does not compare. A stream that the other project does not have has no position of its own there.
-For it, all that the other project ever committed counts (`with_other_project_outputs`), including outputs that this engine computes
-only later.
+While engines of two projects take part, either may have made what is committed (`project_changes`). At each change, every engine
+regards the shift of the streams that differ between the projects as unknown again. A spare whose project did not make what is
+committed releases its outputs before that, and does not compare. In a stream that the other project lacks, the newest committed
+output shows no position of that project. For such a stream, all that the other project ever committed counts
+(`with_other_project_outputs`), even for outputs that this engine computes only later.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from hotspare.ha.rules.project_changes import is_stream_record, newest_change_ep
 
 
 def streams_with_unknown_shift(known: Projects) -> frozenset[str] | None:
-    """Returns the streams with an unknown shift because another project publishes, or did since their numbers were known.
+    """Returns the streams whose shift is unknown because another project publishes, or published since this engine's shifts were
+    known.
 
-    None: all streams, as this engine knows nothing of that project. An empty set: there was no other project.
+    None: all streams, as this engine has not read the agreement on that project. Empty: no other project published.
     """
     since = {number for epoch, number in known.changes if epoch > known.changes_epoch} | {
         project_at_epoch(known.changes, known.newest_change)
@@ -41,14 +42,15 @@ def streams_with_unknown_shift(known: Projects) -> frozenset[str] | None:
 
 
 def is_own_epoch(known: Projects, epoch: int) -> bool:
-    """Whether this engine's project made what was committed under an epoch."""
+    """Whether this engine's project made what was committed under `epoch`."""
     return project_at_epoch(known.changes, epoch) == known.own
 
 
 def with_other_project_outputs(known: Projects, progress: Mapping[str, Progress]) -> tuple[OutputId, ...]:
-    """Returns the newest output of each partition that another project made, including those in `progress`.
+    """Returns, for each input partition, the id of the newest committed output of another project, those in `progress` included;
+    sorted by partition.
 
-    What one stream of that project emitted for an input, its other streams did, too.
+    An input that one stream of that project answered is answered in all its streams.
     """
     found = {(at.topic, at.partition): at for at in known.other_project_outputs}
     for name, each in progress.items():
@@ -64,7 +66,8 @@ def _position(at: OutputId) -> tuple[int, int, int]:
 
 
 def has_other_project_news(known: Projects, progress: Mapping[str, Progress]) -> bool:
-    """Whether `progress` has anything new from other projects, even in streams that this project does not have."""
+    """Whether `progress` shows a project change, or outputs of another project, that this engine has not recorded, even in streams
+    that its own project lacks."""
     return (
         newest_change_epoch(parsed_changes(progress)) > known.newest_change
         or with_other_project_outputs(known, progress) != known.other_project_outputs
@@ -72,16 +75,17 @@ def has_other_project_news(known: Projects, progress: Mapping[str, Progress]) ->
 
 
 def other_outputs_before(known: Projects, stream: str) -> tuple[OutputId, ...]:
-    """Returns the outputs, besides the stream's newest one, after which this engine's outputs of a stream with an unknown shift
-    begin."""
+    """Returns the outputs, besides the stream's newest committed one, after whose input positions this engine's outputs of the
+    stream may begin. Empty for streams that both projects have."""
     return known.other_project_outputs if stream in known.own_only_streams else ()
 
 
 def is_numbering_own(known: Projects, stream: str, committed: Progress | None) -> bool:
-    """Whether the newest output of a stream determines the numbers of those that follow: this project publishes, and made it.
+    """Whether the newest committed output of a stream proves its numbers for this engine: its own project published it, and
+    publishes now.
 
-    In a stream that the other project lacks, it must also be newer than the last change, because that project answered input after
-    the earlier outputs.
+    In a stream that the other project lacks, the output must also be newer than the last change, because that project answered
+    input after the earlier outputs.
     """
     epoch, newest = 0 if committed is None else committed.epoch, known.newest_change
     return is_own_epoch(known, newest) and is_own_epoch(known, epoch) and (epoch >= newest or stream not in known.own_only_streams)
@@ -93,9 +97,10 @@ def is_behind(
     reads: Collection[tuple[int, int]],
     before: tuple[OutputId, ...] = (),
 ) -> bool:
-    """Whether an engine that continues at `next_offsets`, of the partitions that it `reads`, may still compute earlier outputs.
+    """Whether an engine that continues at `next_offsets` may still compute outputs of a stream with an unknown shift that precede
+    committed ones.
 
-    Earlier means before the newest committed output, or before any of `before` (`other_outputs_before`).
+    Committed ones are the newest of the stream, and `before` (`other_outputs_before`). Only the partitions `reads` count.
     """
     own = None if known.committed is None else known.committed.output_id
     ends = before if own is None else (own, *before)
@@ -105,7 +110,7 @@ def is_behind(
 
 
 def with_known_shift(known: StreamFacts) -> StreamFacts:
-    """Returns facts of a stream whose outputs have the numbers that follow what is committed from now on."""
+    """Returns the facts of a stream after its outputs were renumbered to follow what is committed."""
     return replace(known, is_shift_unknown=False, verified=known.committed_sequence, difference=None)
 
 

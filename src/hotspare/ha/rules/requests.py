@@ -1,12 +1,12 @@
-"""Which requests for snapshots stay facts of the group, and how the newest is found among them. Pure.
+"""Decides which persist requests remain facts of the group, and finds the newest among them. Pure.
 
-Requests are numbered 1, 2, 3 ... for ever; of the finished ones the newest few stay. A search for the newest probes numbers in
-steps that double and then halve (`search_newest`), so the numbers that it probes have to stay. There are few. A search for a
-greater number also probes those of them that are not greater than the newest. So a removed number is never probed again, however
-late it is removed.
+Requests are numbered 1, 2, 3 ... for ever; of the finished ones only the newest remain. A search for the newest probes numbers in
+steps that double and then halve (`search_newest`), so the few numbers that it probes have to remain. Of the numbers up to the
+present newest, a later search probes no others than these. So a removed number is never probed again, however late it is removed.
 
-An engine that knows an older number and slept meanwhile finds the next one gone. It probes, one at a time, the numbers that a
-search for the older one misses (`search_misses`): as a search that finds a greater one differs, one of these exists.
+An engine that knows an older number and slept meanwhile may find the next one removed. It then probes, one at a time, the numbers
+that a search for the older number misses (`search_misses`). A search for the newest number hits one of these, so at least one
+remains.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 FINISHED_KEPT_MAX = 100
-"""The newest finished requests that stay, with all their facts."""
+"""The number of newest finished requests that remain, with all their facts."""
 
 
 class RequestFactKind(IntEnum):
-    """The kinds of facts of a request, in the order of removal: an interrupted removal never leaves a request that looks
+    """The kinds of a request's facts, in the order of removal: so an interrupted removal never leaves a request that looks
     unfinished."""
 
     REQUEST = 0
@@ -30,7 +30,7 @@ class RequestFactKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestFact:
-    """A fact of a request, with its name."""
+    """A fact of a request: its name in the group, its kind, and the number of the request."""
 
     name: str
     kind: RequestFactKind
@@ -38,7 +38,8 @@ class RequestFact:
 
 
 def search_newest(holds: Callable[[int], bool]) -> int:
-    """Returns the greatest number that holds, 0 if none does: of the probed numbers, all up to it hold and none beyond."""
+    """Returns the greatest number for which `holds` is True; 0 if none is. Requires that, of the numbers probed, all up to the
+    result hold and none above it."""
     known, step = 0, 1
     while holds(known + step):
         known, step = known + step, step * 2
@@ -49,12 +50,12 @@ def search_newest(holds: Callable[[int], bool]) -> int:
 
 
 def search_hits(number: int) -> frozenset[int]:
-    """Returns the numbers that the search for `number` finds."""
+    """Returns the numbers up to `number` that `search_newest` probes if `number` is the newest."""
     return frozenset(asked for asked in _probed_numbers(number) if asked <= number)
 
 
 def search_misses(number: int) -> tuple[int, ...]:
-    """Returns the greater numbers that the search for `number` probes in vain."""
+    """Returns the numbers above `number` that `search_newest` probes if `number` is the newest."""
     return tuple(asked for asked in _probed_numbers(number) if asked > number)
 
 
@@ -74,7 +75,8 @@ def greatest_number(told: Iterable[RequestFact], part: RequestFactKind) -> int:
 
 
 def removable(told: Iterable[RequestFact], kept: int) -> list[str]:
-    """Returns the names of the facts that are no longer needed, in the order of removal."""
+    """Returns the names of the facts to remove so that the newest `kept` finished requests, and the numbers that searches need,
+    remain; in the order of removal."""
     known = list(told)
     done = greatest_number(known, RequestFactKind.RESULT)
     ways = search_hits(done) | search_hits(greatest_number(known, RequestFactKind.REQUEST))

@@ -1,7 +1,7 @@
-"""Whether a snapshot that was persisted elsewhere may become one of a group's own (SPEC H2, H6-H9). Pure.
+"""Decides whether a snapshot that was persisted elsewhere may become one of a group's own (SPEC H2, H6-H9). Pure.
 
-Every snapshot of a group, in any store, gives the same outputs. So any may be taken over that is of this group and this bus, which
-numbers show: its input is still there, and the outputs before it are committed here.
+Every snapshot of a group, in any store, gives the same outputs. So any snapshot of this group and this bus may be restored. The
+numbers show whether it is one: the bus still holds the input after it, and has committed the outputs before it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from hotspare.ha.rules.settings import GroupTopics
 
 @dataclass(frozen=True, slots=True)
 class StatePosition:
-    """The position of a state: the next offset by (topic index, partition), and the outputs of each stream before it."""
+    """The position of a state: the next offset by (topic index, partition), and the newest output of each stream, with its
+    digest."""
 
     next_offsets: Mapping[tuple[int, int], int]
     sequences: Mapping[str, int]
@@ -24,8 +25,8 @@ class StatePosition:
 
 @dataclass(frozen=True, slots=True)
 class HeldOffsets:
-    """The offsets of a partition that the bus holds: from `begin`, before `end`. `origin`: where the group began; None: it is
-    new."""
+    """The offsets of a partition that the bus holds: `begin` up to, but not including, `end`. `origin`: where the group began to
+    read; None if it never read the partition."""
 
     begin: int
     end: int
@@ -34,7 +35,8 @@ class HeldOffsets:
 
 @dataclass(frozen=True, slots=True)
 class PartitionComparison:
-    """A partition's needed offset and the offsets that the bus holds. `messages_left`: messages to catch up with."""
+    """The offset of a partition at which a snapshot continues, and the offsets that the bus holds. `messages_left`: the messages
+    from there to the end."""
 
     partition: Partition
     next_offset: int
@@ -46,7 +48,7 @@ class PartitionComparison:
 
     @property
     def messages_missing(self) -> int:
-        """The count of needed messages that are no longer there."""
+        """The count of messages that the snapshot needs and the bus no longer holds."""
         return max(0, self.held.begin - self.next_offset)
 
     @property
@@ -60,7 +62,8 @@ class PartitionComparison:
 def compare_partitions(
     topics: GroupTopics, place: StatePosition, held: Mapping[Partition, HeldOffsets]
 ) -> list[PartitionComparison]:
-    """Returns the comparison of each partition. For one that the snapshot never read, all is needed since the group began."""
+    """Returns the comparison of each partition that the group reads. A snapshot that never read a partition needs it from the
+    group's origin on."""
     found = []
     for index, partition in topics.partitions:
         known = held[partition]
@@ -72,7 +75,7 @@ def compare_partitions(
 def refusals(
     topics: GroupTopics, place: StatePosition, partitions: list[PartitionComparison], progress: Mapping[str, Progress]
 ) -> list[str]:
-    """Returns why the snapshot may not be taken over, each reason with its numbers; empty if it may."""
+    """Returns the reasons why the snapshot may not be restored, one sentence each; empty if it may."""
     found = []
     for each in partitions:
         where, held = f"topic {each.partition.topic}, partition {each.partition.number}", each.held

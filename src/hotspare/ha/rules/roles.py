@@ -9,20 +9,21 @@ from hotspare.base.errors import StateError
 
 class Role(Enum):
     JOINING = "joining"
-    """Its state is not complete yet."""
+    """The engine is joining, and its state is incomplete."""
     WARMING = "warming"
-    """Its state is made from recent input and not yet proven: it computes, but is not eligible."""
+    """The engine makes its state from recent input, and nothing proves the state yet: it computes, but is not eligible."""
     STANDBY = "standby"
     PROMOTING = "promoting"
     ACTIVE = "active"
     DIVERGED = "diverged"
-    """Final: its outputs are not the group's."""
+    """Final: the engine's outputs differ from the group's."""
     STOPPED = "stopped"
-    """Final: it was requested to stop, or something was refused."""
+    """Final: the engine was requested to stop, hangs, or was refused something that it needs."""
 
 
 PARTICIPATING = (Role.STANDBY.value, Role.PROMOTING.value, Role.ACTIVE.value)
-"""The roles, as in a member record, of an engine with complete state that takes part: it can write snapshots, and lead."""
+"""The roles, as texts of a member record, of an engine with a complete state that takes part: it can write snapshots, and be
+active."""
 
 
 class Step(Enum):
@@ -30,13 +31,13 @@ class Step(Enum):
 
     NONE = "none"
     WON = "won"
-    """The epoch is won in coordination; the bus does not know yet."""
+    """The engine has won the epoch in coordination; the bus does not know the epoch yet."""
     FENCED = "fenced"
-    """Older epochs cannot commit any more."""
+    """The bus accepts no commit of an older epoch any more."""
     READ = "read"
-    """The commits of older epochs are known."""
+    """The engine has read all that older epochs committed."""
     CHECKED = "checked"
-    """The coordination epoch was read again, after fencing."""
+    """The engine has read the coordination epoch again, after fencing."""
 
 
 class Reason(Enum):
@@ -83,7 +84,7 @@ VACANT = (
     Reason.SPARES_AGREE,
     Reason.NOBODY_ELSE,
 )
-"""Reasons to campaign."""
+"""The reasons to campaign: why the role is free."""
 
 ROLE_TRANSITIONS: frozenset[tuple[Role, Role, Reason]] = frozenset(
     [
@@ -116,14 +117,15 @@ ROLE_TRANSITIONS: frozenset[tuple[Role, Role, Reason]] = frozenset(
         (Role.ACTIVE, Role.STOPPED, Reason.PIPELINE_STALLED),
     ]
 )
-"""Every legal transition. DIVERGED and STOPPED are final: a restarted engine begins again as JOINING, eligible like any other (SPEC
-Z1)."""
+"""Every permitted (role, next role, reason). DIVERGED and STOPPED are final: a restarted engine begins as JOINING, eligible like
+any other (SPEC Z1)."""
 
 ENDS = frozenset({Role.DIVERGED, Role.STOPPED})
 
 
 def checked_transition(role: Role, to: Role, reason: Reason) -> Role:
-    """Returns `to` if the table has the transition. Raises StateError otherwise, which only a bug in this package can cause."""
+    """Returns `to` if ROLE_TRANSITIONS permits the transition. Raises StateError otherwise, which only a bug in this package can
+    cause."""
     if (role, to, reason) not in ROLE_TRANSITIONS:
         raise StateError(f"invalid move of an engine from {role.value} to {to.value}: {reason.value}")
     return to

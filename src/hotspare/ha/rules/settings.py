@@ -1,4 +1,4 @@
-"""The settings of one group: its timing and limits, and the topics that it reads and writes."""
+"""Defines the settings of one group: its timing and limits, and the topics that it reads and writes."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hotspare.rows.batch import MessageFormat
 
 @dataclass(frozen=True, slots=True)
 class InboundTopic:
-    """A topic of input events; its place in `GroupTopics.inbound` is its index in positions (`Resolved.sources`).
+    """An inbound topic. Its index in `GroupTopics.inbound` is the topic index in positions (`Resolved.sources`).
 
-    `partitions`: the count of all of them, even if the group reads only its shard's. `partition_by`: in a divided project, the
-    field that determines a row's partition. `kind`: the kind of its writer.
+    `partitions`: the count of all its partitions, even if the group reads only its shard's. `partition_by`: in a divided project,
+    the field that determines a row's partition. `kind`: the kind of its writer.
     """
 
     name: str
@@ -38,7 +38,7 @@ class InboundTopic:
 class OutputStream:
     """An output stream (`query/window`, or `rows.batch.BAD_STREAM`) and the topic that it is published to.
 
-    `has_beats`: other projects may read it. `message_key`: the key fields, if each output is a message of its own; empty if
+    `has_beats`: other projects may read the stream. `message_key`: the key fields if each output is a message of its own; empty if
     messages are blocks of outputs.
     """
 
@@ -52,10 +52,10 @@ class OutputStream:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopics:
-    """The topics that a group reads and writes. A shard has its partition of every topic; otherwise all inbound partitions, and the
-    first one of output topics.
+    """The topics that a group reads and writes. A shard reads and writes its own partition of every topic. An undivided project
+    reads all inbound partitions, and writes to the first partition of each output topic.
 
-    Raises UsageError if an inbound topic does not have one partition per shard.
+    Raises UsageError if an inbound topic of a divided project does not have one partition per shard.
     """
 
     inbound: tuple[InboundTopic, ...]
@@ -69,17 +69,17 @@ class GroupTopics:
 
     @property
     def partitions(self) -> tuple[tuple[int, Partition], ...]:
-        """(index of the topic, partition) of every inbound partition that the group reads, in order."""
+        """The inbound partitions that the group reads, as (topic index, partition), in order."""
         return tuple((i, Partition(t.name, n)) for i, t in enumerate(self.inbound) for n in self._numbers(t))
 
     @property
     def own_partitions(self) -> tuple[tuple[int, Partition], ...]:
-        """The partitions of its own topics: nothing is written to the others, and nothing is expired there."""
+        """The inbound partitions of the project's own topics. An engine writes to no others, and expires no messages there."""
         return tuple(each for each in self.partitions if self.inbound[each[0]].kind is not InboundRole.OUTPUTS)
 
     @property
     def tick_only_partitions(self) -> frozenset[tuple[int, int]]:
-        """The (index of the topic, number) of partitions that hold only signs of life: these are always read."""
+        """The inbound partitions, as (topic index, number), that hold only ticks; these are always read."""
         found = (each for each in self.partitions if self.inbound[each[0]].kind is InboundRole.TICKS)
         return frozenset((index, partition.number) for index, partition in found)
 
@@ -91,13 +91,13 @@ class GroupTopics:
         return tuple(o.topic for o in self.outbound)
 
     def output_partition(self, topic: str) -> Partition:
-        """Returns the partition of an output topic that the group publishes to."""
+        """Returns the partition of output topic `topic` that the group publishes to."""
         return Partition(topic, self.shard.number)
 
 
 TICKS_WITHIN_SKEW = 4
-"""Tick intervals within the skew: a partition ticked as it should be never looks as if its clock had leapt, even if a few are
-late."""
+"""The minimum of tick intervals within `skew_max_ms`: even if some ticks are late, a partition with regular ticks never looks as if
+its clock had leapt."""
 _MAY_BE_0 = (
     "recent_span_us",
     "persist_poll_ms",
@@ -117,52 +117,51 @@ _MAY_BE_0 = (
 class GroupSettings:
     """The timing in milliseconds and the limits of one group. Raises UsageError if they contradict each other.
 
-    `lease_ms`               how long an active engine may give no sign that its pipeline moves
+    `lease_ms`               how long an active engine may compute no batch and commit no outputs
     `promotion_step_ms`      how long a promotion keeps its lease without finishing a step, and an active engine without finishing a
                              commit, while the bus answers it; more than a call of the bus takes
     `heartbeat_ms`           the project's heartbeat interval: the longest time between two ticks
     `candidate_wait_ms`      how long a lower ranked candidate lets a better one go first
-    `first_start_wait_ms`    how long a never held shard waits for engines that start together, so that each gets its share
-    `skew_max_ms`            how far an append time is believed without proof (`rows.partition_clock`): a fact of the group
+    `first_start_wait_ms`    how long a shard that was never held waits for engines that start together, so that each gets its share
+    `skew_max_ms`            how far an append time may leap without proof (`rows.partition_clock`): a fact of the group
     `waiting_rows_max`       rows that wait for another partition; beyond it only that partition is read
-    `waiting_bytes_max`      the same by their memory
+    `waiting_bytes_max`      the same limit on the memory of these rows
     `merge_wait_ms`          how long an idle partition may hold up the merge of several
     `read_interval_ms`       minimum time between two reads of the bus while little input arrives
-    `spare_interval_ms`      the same for a standby of a live active: it reads all that arrived in between at once
+    `spare_interval_ms`      the same for a standby while an active engine lives; each read gets all input since the last one
     `leader_poll_ms`         how often the leader is read
-    `switchover_poll_ms`     how often it is read whether a switch-over is requested
+    `switchover_poll_ms`     how often the active engine reads whether a switch-over is requested
     `progress_poll_ms`       how often a standby reads what is committed, to release held outputs
     `member_refresh_ms`      how often an engine describes itself and reads the others' descriptions
-    `inbound_check_ms`       how often inbound topics are checked for having the partitions that the group reads
+    `inbound_check_ms`       how often the partition counts of inbound topics are compared with what the group reads
     `bus_retention_ms`       how long unneeded messages stay on a bus without a retention of its own; 0: for ever
     `trim_interval_ms`       how often older messages are expired
-    `quality_poll_ms`        how often it is read whether another quality of service is requested
+    `quality_poll_ms`        how often an engine reads whether another quality of service is requested
     `project_poll_ms`        how often decisions about the projects are read while two take part
-    `persist_poll_ms`        how often it is read whether a snapshot is requested; 0: never. Slow calls take
-                             from the time for input
-    `persist_turn_ms`        how long an engine waits for one that goes first to undertake to persist a snapshot
+    `persist_poll_ms`        how often an engine reads whether a snapshot is requested; 0: never. Slow reads
+                             delay the processing of input
+    `persist_turn_ms`        how long an engine waits for each engine whose turn is earlier to undertake a persist request
     `snapshot_interval_ms`   time between two snapshots of a group; 0: none because of time
     `snapshot_events`        events between two snapshots of a group; 0: none because of events
-    `snapshot_cron`          times at which one is taken (`cron.py`); "": none
-    `snapshot_priority`      the spares with the greatest take the snapshots; 0: this engine takes none
-    `snapshot_form`          how much of each is written
-    `retry_ms`               pause after a bus that did not answer
-    `coordination_retry_ms`  pause after a coordination service that did not answer; publishing continues meanwhile
-    `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and a
-                             snapshot for streams that may lose outputs
-    `store_wait_ms`          how long one call to the store may take, and some pages of a snapshot; then it is given up, and other
-                             work may begin
-    `pipeline_stall_ms`      how long a runner may not deliver pending input; then the engine ends. 0: for ever
+    `snapshot_cron`          the schedule at whose times a snapshot is taken (`cron.py`); "": none
+    `snapshot_priority`      the spares with the greatest priority take the snapshots; 0: this engine takes none
+    `snapshot_form`          whether a snapshot shares unchanged content with the one before, or is written in full
+    `retry_ms`               pause after a call that the bus did not answer
+    `coordination_retry_ms`  pause after a call that coordination did not answer; publishing continues meanwhile
+    `divergence_wait_ms`     how long a spare that differs waits for another one that agrees with it, or that can take over; and how
+                             long a snapshot waits for progress of streams that may lose outputs
+    `store_wait_ms`          how long a job on the store may report no progress; then it is given up, and other jobs may begin
+    `pipeline_stall_ms`      how long a runner may fail to deliver pending input before the engine ends; 0: for ever
     `oversized_retry_ms`     pause before an output that was larger than its topic takes is retried; its stream waits
     `held_bytes_max`         memory for held outputs; beyond it they spill to disk
-    `commit_wait_ms`         while more input is at hand, how long outputs are collected for one publishing transaction; 0: no time
-    `commit_rows_max`        rows of all streams in one publishing transaction; they take about `commit_bytes_max` of memory at most
+    `commit_wait_ms`         how long outputs are collected for one transaction while more input is at hand; 0: not at all
+    `commit_rows_max`        rows of all streams in one transaction; `commit_bytes_max`: about their maximum in memory
     `message_rows_max`       rows in one message
-    `recent_span_us`         how far back anything in the state goes: the engine makes its state from that much input instead of a
-                             snapshot; 0: from a snapshot
-    `recent_tick_gap_us`     the longest gap between ticks of a partition; beyond it rows stay for longer than `recent_span_us`
-    `recent_matches`         committed records that have to match before such an engine is eligible
-    `on_poison`              what is done about an event on which the engine fails; None: what the group does already
+    `recent_span_us`         how long an input may affect the state: the engine makes its state from that much recent input; 0: from
+                             a snapshot
+    `recent_tick_gap_us`     the longest gap between ticks of a partition; a longer gap extends the warming
+    `recent_matches`         committed progress records that have to match before such an engine is eligible
+    `on_poison`              the policy for an event on which the engine fails; None: the group's
     """
 
     lease_ms: int = 1_000
@@ -229,7 +228,7 @@ class GroupSettings:
 
     @property
     def snapshot_gap_ms(self) -> int | None:
-        """The longest time between two snapshots; 0: none is taken without a request; None: unknown, as only events trigger
+        """The longest time between two snapshots. 0: none is taken without a request; None: unknown, as only events trigger
         them."""
         known = [self.snapshot_interval_ms] if self.snapshot_interval_ms else []
         known += [parse_cron(self.snapshot_cron).longest_ms()] if self.snapshot_cron else []
@@ -245,15 +244,15 @@ class GroupSettings:
 
     @property
     def commit_patience_ms(self) -> int:
-        """How long a transaction may be under way while the engine computes on, which keeps its lease."""
+        """The milliseconds for which a transaction may be under way while the engine computes on, which keeps its lease."""
         return self.lease_ms // 2
 
     @property
     def tick_interval_ms(self) -> int:
-        """The interval that the lease needs: a renewal needs a batch, and without events a tick makes one."""
+        """The interval between ticks that the lease needs: a renewal needs a batch, and without events only a tick makes one."""
         return min(self.heartbeat_ms, self.lease_ms // 4)
 
     @property
     def member_stale_ms(self) -> int:
-        """The age, relative to the newest description, from which on a description no longer counts."""
+        """The age, relative to the newest description of the group, from which on a description no longer counts."""
         return 3 * self.member_refresh_ms

@@ -16,17 +16,19 @@ from hotspare.ha.rules.view import StreamView, View
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 LATE_INTERVALS = 3
-"""Intervals, in time or in events, after which a newest confirmed snapshot is late: the engines whose turn it is take none."""
+"""The number of intervals, in time or in events, after which the newest confirmed snapshot is late: then the next engine takes
+one."""
 CRON_TURN_MS = 60_000
-"""The time after which the next engine takes a scheduled snapshot, if none was confirmed since."""
+"""The time after which the next engine takes a scheduled snapshot if none was confirmed since the scheduled time."""
 EVENTS_TURN_MS = 10_000
-"""The same for snapshots by events: at high rates, three times that count of events arrives while one snapshot is written."""
+"""The time after which the next engine takes a snapshot that a count of events requires. At high rates LATE_INTERVALS pass while
+one snapshot is written."""
 SNAPSHOT_RETRY_MS = 10_000
-"""The pause before a failed snapshot is retried, if no interval in time determines it."""
+"""The pause before a failed snapshot is retried, if snapshots depend on events or a schedule."""
 REFUSED_MAX = 5
-"""Refused snapshots of which an engine keeps the reasons."""
+"""The maximum of refused snapshots whose reasons an engine retains."""
 STORE_STUCK_MAX = 2
-"""Unanswered calls to the store at which no further one begins until one of them ends."""
+"""The number of stuck jobs on the store at which no further job begins until one of them ends."""
 
 
 def store_timeout_duties(view: View) -> Iterator[Duty]:
@@ -45,10 +47,10 @@ def candidate_duties(view: View) -> Iterator[Duty]:
 
 
 def is_settled(view: View, candidate: Candidate) -> bool:
-    """Whether committed progress has reached the candidate and agrees, in every stream that may lose nothing, however long it
-    takes.
+    """Whether a candidate may be confirmed: in every stream that may lose nothing, committed progress has reached the candidate's
+    outputs and agrees with them.
 
-    In a stream with an unknown shift nothing can agree; there, outputs of later input have to be committed.
+    In a stream with an unknown shift nothing can be compared; there, later outputs have to be committed.
     """
     return all(
         each.base_sequence >= sequence
@@ -60,15 +62,17 @@ def is_settled(view: View, candidate: Candidate) -> bool:
 
 
 def _numbered(view: View, candidate: Candidate) -> list[tuple[StreamView, int]]:
-    """Returns by stream the newest output before a snapshot, with the number that it has by now."""
+    """Returns, for each stream, its view and the sequence of its newest output before the candidate, corrected by shifts found
+    since."""
     known = ((view.streams[stream], stream, n) for stream, n in candidate.sequences.items())
     return [(each, n + each.shift - candidate.shifts.get(stream, 0)) for each, stream, n in known]
 
 
 def confirm_due_ms(view: View, candidate: Candidate) -> int:
-    """Returns when a settled candidate is confirmed. Streams that may lose outputs are waited for up to `divergence_wait_ms`.
+    """Returns the time at which a settled candidate is confirmed. It waits up to `divergence_wait_ms` for progress of streams that
+    may lose outputs.
 
-    That is long enough to notice a state that differs in them alone; lost outputs never arrive.
+    That is long enough to notice a state that differs in these streams alone; lost outputs never appear in progress.
     """
     others = [each for each in _numbered(view, candidate) if not each[0].quality.holds_all]
     is_compared = all(_is_compared(stream, sequence) for stream, sequence in others)
@@ -76,7 +80,8 @@ def confirm_due_ms(view: View, candidate: Candidate) -> int:
 
 
 def _is_compared(stream: StreamView, sequence: int) -> bool:
-    """Whether an output was compared with what is committed, as far as this engine still can."""
+    """Whether output `sequence` of the stream was compared with what is committed, or committed progress has passed it so that it
+    no longer can be."""
     return stream.facts.verified >= sequence or sequence <= stream.facts.committed_sequence <= stream.last_sequence
 
 
@@ -98,11 +103,11 @@ def _has_new_state(view: View) -> bool:
 
 
 def snapshot_due_ms(view: View) -> int | None:
-    """Returns when a time, a count of events or the schedule requires a snapshot, whichever is first (SPEC G9, H4). None: not yet,
-    or never.
+    """Returns the earliest time at which the interval, the count of events or the schedule requires a snapshot of this engine (SPEC
+    G9, H4). None: not yet, or never.
 
-    The engine whose turn it is takes one each interval; the others do, one after the other, if the newest confirmed one gets too
-    old.
+    The engine with the first turn takes a snapshot each interval. Engines with later turns do, one after the other, if the newest
+    confirmed snapshot is late.
     """
     turn = snapshot_turn(view)
     if turn is None:
@@ -142,10 +147,10 @@ def _after_retry_pause(view: View, due_ms: int) -> int:
 
 
 def snapshot_turn(view: View) -> int | None:
-    """Returns the count of engines whose turn to take snapshots is before this one's; None: this one takes none.
+    """Returns the turn of this engine: the count of engines that take snapshots before it. None: this one takes none.
 
-    The order: the spares of the greatest priority, among these the one that confirmed the newest snapshot; the others by name; then
-    the active engine, whose work it would delay.
+    The order: spares by priority, greatest first; of equals the one that confirmed the newest snapshot, then by name. The active
+    engine is last, since a snapshot would delay it.
     """
     own = view.settings.snapshot_priority
     spares = [o for o in two_projects.own_project_engines(view) if _takes_snapshots(o)]
@@ -176,23 +181,24 @@ def after_writing(known: Snapshots, candidate: Candidate) -> Snapshots:
 
 
 def after_failing(known: Snapshots, work: StoreJobKind, failure: str) -> Snapshots:
-    """Records a failure. A state that was not written may be written again, even if no input came since."""
+    """Returns the facts after a job of kind `work` failed; only failed writes and confirmations count. After a failed write the
+    same state may be written again, even without new input."""
     if work not in (StoreJobKind.WRITE, StoreJobKind.CONFIRM):
         return known
     return replace(known, failure=failure, snapshot_order=-1 if work is StoreJobKind.WRITE else known.snapshot_order)
 
 
 def after_refusing(known: Snapshots, sentence: str) -> Snapshots:
-    """Records a snapshot that cannot be used."""
+    """Returns the facts with a sentence on a snapshot that cannot be used."""
     return replace(known, refused=(*known.refused, sentence)[-REFUSED_MAX:])
 
 
 def after_confirming(
     known: Snapshots, candidate: Candidate, engine: str, now_ms: int, wall_ms: int = 0, events: int = 0
 ) -> Snapshots:
-    """Records that this engine, `engine`, confirmed one of its own. One that is confirmed late is not the newest.
+    """Returns the facts after this engine, `engine`, confirmed `candidate`. It becomes the newest unless a later one is known.
 
-    `wall_ms`: the time of day; `events`: the count of events that this engine has taken.
+    `wall_ms`: the time of day; `events`: the count of events that this engine has processed.
     """
     return replace(
         known,
@@ -206,7 +212,7 @@ def after_confirming(
 def with_reported_snapshots(
     known: Snapshots, others: Iterable[OtherMember], now_ms: int, wall_ms: int = 0, events: int = 0
 ) -> Snapshots:
-    """Records the newest snapshot that other engines report to have confirmed."""
+    """Returns the facts after other engines reported the newest snapshots that they confirmed."""
     newest = known.newest
     for other in others:
         newest = _newer(newest, NewestSnapshot(other.confirmed_order, other.engine, now_ms, wall_ms, events))
@@ -218,15 +224,15 @@ def _newer(known: NewestSnapshot, other: NewestSnapshot) -> NewestSnapshot:
 
 
 def superseded(listed: Sequence[SnapshotInfo], confirmed: Candidate) -> list[str]:
-    """Returns the names of candidates older than the confirmed snapshot, of any engine: they are useless."""
+    """Returns the names of candidates, of any engine, that are older than the confirmed snapshot and therefore useless."""
     return [i.name for i in listed if i.status is SnapshotStatus.CANDIDATE and i.order < confirmed.order]
 
 
 def to_delete(listed: Sequence[SnapshotInfo], name: str, keep: int) -> list[str]:
-    """Returns the names of older snapshots to delete, oldest first, so that `keep` confirmed ones stay in a place where `name` was
+    """Returns the names of the snapshots to delete, oldest first, so that `keep` confirmed ones remain, in a place where `name` was
     just confirmed.
 
-    They are ordered by the time of writing, because positions begin again if a group is forgotten meanwhile.
+    Age is the time of writing, because positions begin again if the group's state is deleted meanwhile.
     """
     own_us = next((info.written_time_us for info in listed if info.name == name), -1)
     older = sorted(

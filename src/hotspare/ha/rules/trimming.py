@@ -1,7 +1,7 @@
-"""Which messages an embedded bus may expire: old ones that no restorable snapshot still needs.
+"""Decides which messages an embedded bus may expire: old ones that no restorable snapshot needs.
 
-The bus records from which offsets on the two newest confirmed snapshots continue. In the inbound topics, no message expires that an
-engine would read that starts from the older of them.
+The bus records at which offsets engines continue that start from the two newest confirmed snapshots. In the inbound topics, the
+messages from the offsets of the older one on remain.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ Offsets = Mapping[Partition, int]
 
 
 def readers_to_record(readers: Mapping[str, Offsets], group: str, needed: Offsets) -> Mapping[str, Offsets]:
-    """Returns the readers to record, in this order, after a snapshot was confirmed that needs messages from `needed` on.
+    """Returns the readers to record on the bus, in this order, after a snapshot was confirmed that needs the messages from `needed`
+    on.
 
-    Empty if it is an older one that is confirmed late.
+    Empty if a snapshot at a later position is already recorded: this one was confirmed late.
     """
     newest, before = snapshot_readers(group)
     known = readers.get(newest, {})
@@ -30,5 +31,6 @@ def readers_to_record(readers: Mapping[str, Offsets], group: str, needed: Offset
 def expirable_partitions(
     readers: Mapping[str, Offsets], group: str, inbound: Sequence[Partition], outbound: Sequence[Partition]
 ) -> tuple[Partition, ...]:
-    """Returns the partitions whose old messages may expire; inbound ones only once there are two snapshots to start from."""
+    """Returns the partitions whose old messages may expire: all outbound ones, and the inbound ones once two snapshots are
+    recorded."""
     return (*(inbound if snapshot_readers(group)[1] in readers else ()), *outbound)

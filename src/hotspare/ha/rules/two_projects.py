@@ -1,9 +1,10 @@
-"""Engines of two projects in one group, while a changed project runs together with the one before it (`upgrading`). Pure.
+"""Decides about engines of two projects in one group, while a changed project runs together with the one before it (`upgrading`).
+Pure.
 
-One of the two leads: its engines have the role as long as any of them can. An engine of the other project takes the role only if
-none of them does within a time, or if the holder names it. Only engines of one project rank each other, share the snapshot turns,
-and are compared in all streams. Engines of two projects are compared in the streams that are the same in both. An active engine
-writes no ticks to topics that only the other project reads.
+One of the two projects leads: its engines have the role as long as any of them can. An engine of the other project takes the role
+only if no engine of the leading project takes it within a time, or if the holder names it as successor. Only engines of one project
+rank each other, share the snapshot turns, and are compared in all streams. Engines of two projects are compared in the streams that
+are the same in both. An active engine appends no ticks to topics that only the other project reads.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from hotspare.ha.rules.view import View
 
 
 def own_project_engines(view: View) -> list[OtherMember]:
-    """Returns the other engines of this engine's project."""
+    """Returns the descriptions of the other engines that run this engine's project."""
     return of_own_project(view.membership.others, view.projects)
 
 
@@ -28,7 +29,8 @@ def of_own_project(others: tuple[OtherMember, ...], projects: Projects) -> list[
 
 
 def with_shared_streams(others: tuple[OtherMember, ...], projects: Projects) -> list[OtherMember]:
-    """Returns the other engines, each with only the streams that are the same in its project and in this engine's."""
+    """Returns the other engines, each with the sequences of only those streams that are the same in its project and in this
+    engine's."""
     if projects.group_agreement is None:
         return of_own_project(others, projects)
     differing = projects.group_agreement.changed_streams_of({projects.group_agreement.leading.number, projects.own})
@@ -40,15 +42,15 @@ def with_shared_streams(others: tuple[OtherMember, ...], projects: Projects) -> 
 
 
 def is_other_leading(view: View) -> bool:
-    """Whether the other project leads."""
+    """Whether the group runs two projects and this engine's does not lead."""
     return view.projects.has_two and view.projects.leading != view.projects.own
 
 
 def is_yielding_to_leading(view: View) -> bool:
-    """Whether this engine waits because a live engine of the leading project could take the role.
+    """Whether this engine has to wait because a live engine of the leading project could take the role.
 
-    A holder whose process is seen to have ended could not. A successor that the holder names does not wait, nor do two spares that
-    agree against the holder. All engines of the leading project may be wrong in the same way.
+    A holder whose process has ended could not. A successor that the holder names does not wait. Nor do two spares that agree
+    against the holder: all engines of the leading project may be wrong in the same way.
     """
     vacant, leader = view.leadership.vacancy, view.leadership.leader
     reason = None if vacant is None else vacant.reason
@@ -59,10 +61,11 @@ def is_yielding_to_leading(view: View) -> bool:
 
 
 def partitions_for_spare_ticks(view: View, inbound: Iterable[tuple[int, InboundFacts]]) -> Iterator[tuple[int, InboundFacts]]:
-    """Yields the partitions, with their index, to which this spare has to write ticks, because the active engine's project does not
+    """Yields (index, facts) of the partitions to which this spare has to append ticks, because the active engine's project does not
     read them.
 
-    All input waits for a tick there. Only the first spare of a project by name does it.
+    Without ticks there, all input of the spare's project would wait. Only the participating engine with the first name in its
+    project appends them.
     """
     known, spares = view.projects.group_agreement, [other for other in own_project_engines(view) if other.role in PARTICIPATING]
     if known is None or not view.projects.has_two or any(o.role == Role.ACTIVE.value or o.engine < view.engine for o in spares):
@@ -73,7 +76,7 @@ def partitions_for_spare_ticks(view: View, inbound: Iterable[tuple[int, InboundF
 
 
 def project_read_duties(view: View) -> Iterator[Duty]:
-    """Yields when to read the projects; nothing while one project runs alone, as far as this engine has been informed."""
+    """Yields the next read of the group's projects; nothing while one project runs alone, as far as this engine knows."""
     known, retry_ms = view.projects, view.contacts.coordination_retry_ms
     if known.reported_cut_overs > known.cut_overs:
         yield Duty(max(known.read_ms + view.settings.project_poll_ms // 4, retry_ms), do.ReadProjects())
@@ -82,6 +85,6 @@ def project_read_duties(view: View) -> Iterator[Duty]:
 
 
 def with_reported_cut_overs(known: Projects, others: tuple[OtherMember, ...]) -> Projects:
-    """Updates the count of cut-over steps that peers know of; it never falls."""
+    """Returns the facts with the greatest count of cut-over steps that other engines reported; the count never falls."""
     told = max((other.cut_overs for other in others), default=0)
     return replace(known, reported_cut_overs=told) if told > known.reported_cut_overs else known

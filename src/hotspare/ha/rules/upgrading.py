@@ -1,11 +1,11 @@
-"""Which project a group runs, after all decisions about it: numbered cut-over steps, folded in order. Pure.
+"""Derives which project a group runs from all decisions about it: numbered cut-over steps, folded in order. Pure.
 
     offer    another project may take part from now on
-    lead     the other one is the wanted one: its engines go first
-    settle   the one that leads is the only one again
+    lead     the other project leads: its engines go first
+    settle   the leading project is the only one again
 
-A cut-over step that does not apply in the present state changes nothing, so two users who decide concurrently agree afterwards on
-which was first.
+A cut-over step that does not apply to the present projects changes nothing. So two users who decide concurrently agree afterwards
+on which decision was first.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ class CutOverKind(Enum):
 
 
 class StateSource(Enum):
-    """The source of the first state of a project's engines."""
+    """The source of the first state of the engines that run a project."""
 
     ORIGIN = "origin"
-    """The topics: they still hold all input since the group began, which makes every state."""
+    """The topics, which still hold all input since the group began, so every state can be computed."""
     SNAPSHOT = "snapshot"
-    """A snapshot of the project before it; the topics no longer hold all older input."""
+    """A snapshot of the previous project, since the topics no longer hold all older input."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectVersion:
     """A project as a group runs it.
 
-    `semantics`: the version of its engines' semantics. `number`: that of the cut-over step that offered it; 0: it began the group.
-    `renumbered_streams`: the streams whose numbers on their topics differ from those of a state made from the origin.
-    `changed_streams`: the streams that are not the same in the project before it; `added_streams`, `removed_streams`: those of them
-    that only one of the two has. `topics_shared`: both projects read the inbound topics below this index; None: all.
+    `semantics`: the version of its engines' semantics. `number`: that of the cut-over step that offered the project; 0: it began
+    the group. `renumbered_streams`: the streams whose numbers on their topics differ from those of a state made from the origin.
+    `changed_streams`: the streams that are not the same in the previous project; among them `added_streams` exist only in this
+    project, `removed_streams` only in the previous one. `topics_shared`: both projects read the inbound topics below this index;
+    None: all.
     """
 
     hash: str
@@ -52,7 +53,7 @@ class ProjectVersion:
     topics_shared: int | None = None
 
     def snapshot_group(self, group: str) -> str:
-        """Returns the name under which the group's store has the snapshots of this project."""
+        """Returns the group name under which the store has the snapshots of this project."""
         return f"{group}~{self.number}" if self.number else group
 
     def is_run_by(self, hash_: str, semantics: int) -> bool:
@@ -61,8 +62,8 @@ class ProjectVersion:
 
 @dataclass(frozen=True, slots=True)
 class CutOver:
-    """A decision about a group's projects. `version`: the offered one; for other kinds only its hash, semantics and number
-    count."""
+    """A decision about a group's projects. `version`: the offered project; for other kinds only its hash, semantics and number are
+    used."""
 
     kind: CutOverKind
     version: ProjectVersion
@@ -70,10 +71,10 @@ class CutOver:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """The projects that a group runs after `cut_overs` cut-over steps. `other`: a second project whose engines may take part, if
-    any.
+    """The projects that a group runs after `cut_overs` cut-over steps. `other`: a second project whose engines may take part; None
+    without one.
 
-    `ever_changed_streams`: the streams that were not the same in any two consecutive projects.
+    `ever_changed_streams`: the streams that differed between any two successive projects.
     """
 
     leading: ProjectVersion
@@ -83,27 +84,29 @@ class Agreement:
 
     @property
     def offered(self) -> ProjectVersion | None:
-        """The one of the two projects that was offered later; None if there is only one."""
+        """The project that was offered later, of two; None if the group runs only one."""
         return None if self.other is None else max(self.leading, self.other, key=lambda version: version.number)
 
     def changed_streams_of(self, makers: Collection[int]) -> frozenset[str]:
-        """Returns the streams that may differ if projects of these numbers made them too."""
+        """Returns the streams whose outputs may differ between the projects with these numbers, `makers`. Beyond the two present
+        projects, those are all that ever changed."""
         offered = self.offered
         is_known = offered is not None and self.other is not None and {self.leading.number, self.other.number} >= set(makers)
         return offered.changed_streams if is_known and offered is not None else self.ever_changed_streams
 
     def streams_only_in(self, own: int) -> frozenset[str]:
-        """Returns the streams of project `own` that the other one does not have."""
+        """Returns the streams that project `own` has and the other one lacks; empty while one project runs alone."""
         offered = self.offered
         return frozenset() if offered is None else offered.added_streams if own == offered.number else offered.removed_streams
 
     def is_read_by_both(self, topic_index: int) -> bool:
-        """Whether both projects that may take part read an inbound topic."""
+        """Whether both present projects read the inbound topic with this index; True while one project runs alone."""
         shared = None if self.offered is None else self.offered.topics_shared
         return shared is None or topic_index < shared
 
     def version_of(self, hash_: str, semantics: int) -> ProjectVersion | None:
-        """Returns the version that an engine runs; None: it may not take part."""
+        """Returns the present project with this hash and version of the semantics; None: an engine that runs it may not take
+        part."""
         found = (each for each in (self.leading, self.other) if each is not None and each.is_run_by(hash_, semantics))
         return next(found, None)
 
@@ -121,7 +124,7 @@ class Agreement:
 
 
 def agreement_sentence(known: Agreement, own: int) -> str:
-    """Returns a sentence for users on what a group runs, as an engine of project `own` sees it."""
+    """Returns a sentence for users on the projects that a group runs, from the view of an engine of project `own`."""
     if known.other is None:
         return "the group runs one project"
     leads = "leads" if known.leading.number == own else "does not lead"

@@ -1,4 +1,5 @@
-"""The knowledge of one engine at one moment: the whole input of `decide`, frozen, so that a decision can be repeated from it."""
+"""Defines the view of one engine at one moment: the complete and immutable input of `decide`, so that a decision can be repeated
+from it."""
 
 from __future__ import annotations
 
@@ -32,48 +33,50 @@ from hotspare.model.quality import PRECISE, Quality
 
 
 class PeerStatus(Enum):
-    """The evidence of a connection to the holder of the role. CLOSED may be wrong; an error costs only delay."""
+    """The evidence about the role's holder from a connection to it. CLOSED may be wrong; such an error costs only delay."""
 
     CONNECTED = "connected"
     CLOSED = "closed"
-    """There was a connection to the holder, and it cannot be re-established."""
+    """The spare had a connection to the holder, which cannot be re-established."""
     ENDED = "ended"
-    """The holder's process is seen to have ended: certain."""
+    """The holder's process has certainly ended."""
     UNKNOWN = "unknown"
 
 
 class PeerPort(Protocol):
-    """Watches one leader at a time."""
+    """Watches the connection to one leader at a time."""
 
     def watch(self, leader: Leader) -> None:
-        """Makes `status` report on this holder from now on, UNKNOWN at first. A holder of "" is not watched."""
+        """Makes `status` report on the holder in `leader` from now on; the status is UNKNOWN at first, and stays so for a holder
+        ""."""
 
     def status(self) -> PeerStatus: ...
 
 
 @dataclass(frozen=True, slots=True)
 class StreamView:
-    """An output stream: its facts, its quality, and the held outputs, after `base_sequence` through `last_sequence`.
+    """An output stream: its facts, its quality, and its held outputs, which are those after `base_sequence` up to `last_sequence`.
 
-    `bytes`: their size in memory and on disk.
+    `bytes`: the size of the held outputs in memory and on disk.
     """
 
     facts: StreamFacts = field(default_factory=StreamFacts)
     quality: Quality = PRECISE
     was_changed: bool = False
-    """Whether its quality was changed while the group ran."""
+    """Whether the stream's quality was changed while the group ran."""
     base_sequence: int = 0
     last_sequence: int = 0
     bytes: int = 0
     shift: int = 0
-    """How much greater its outputs' numbers are here than in the core; it changes when the shift becomes known."""
+    """The sequence of an output here less its sequence in the core; it changes when an unknown shift becomes known."""
     is_behind: bool = False
-    """Whether its shift is unknown, and this engine has yet to compute outputs of input up to its newest committed output."""
+    """Whether the shift is unknown and this engine has yet to compute outputs of input up to the newest committed output."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitUnderWay:
-    """The transaction under way since `begun_ms`, and the newest output of each stream in it."""
+    """The transaction under way since `begun_ms`. `is_over`: its result is available. `sent`: the newest output of each stream in
+    it."""
 
     begun_ms: int
     is_over: bool
@@ -82,9 +85,10 @@ class CommitUnderWay:
 
 @dataclass(frozen=True, slots=True)
 class CoreView:
-    """The position of the core. `order` rises with the input positions. `is_between_batches`: it is between two batches.
+    """The position of the core. `order`: the sum of its input positions. `is_between_batches`: all parts of the last batch are
+    computed.
 
-    `blocking_partitions`: the partitions that an event elsewhere waits for.
+    `blocking_partitions`: the partitions for which an event of another partition may be waiting.
     """
 
     order: int = 0
@@ -94,10 +98,11 @@ class CoreView:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The whole input of one decision. `commit_rows`, `commit_bytes`: the size of the next transaction. `wall_ms`: the time of day,
-    only for schedules.
+    """The complete input of one decision. `commit_rows`, `commit_bytes`: the size of the next transaction. `wall_ms`: the time of
+    day, only for schedules.
 
-    `own_digests`: for each other engine that differs from what is committed, this engine's digest at that output, as far as known.
+    `own_digests`: for each other engine that reports a difference from what is committed, this engine's digest of that output, as
+    far as known.
     """
 
     now_ms: int
@@ -130,6 +135,6 @@ class View:
 
     @property
     def difference(self) -> Difference | None:
-        """The evidence of the first stream by name that differs from what is committed."""
+        """The difference of the first stream, by name, in which this engine differs from what is committed; None without any."""
         found = [name for name, stream in self.streams.items() if stream.facts.difference is not None]
         return self.streams[min(found)].facts.difference if found else None
