@@ -1,4 +1,4 @@
-"""Checks that every bus makes before it does anything: names, sizes and read limits, with one wording of the errors."""
+"""The checks of arguments that every bus makes before any other work (names, sizes, read limits), and the errors of all buses."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ HEADER_VALUE_BYTES_MAX = 64 * 1024
 RECORD_KEY_BYTES_MAX = 2048
 RECORD_BYTES_MAX = 1 << 20
 TIME_US_MAX = 2**62
-"""The limit of append times: far beyond any real time, and within 64 bits."""
+"""The greatest size of an append time in us: far beyond any real time, and within 64 bits."""
 READER_NAME_BYTES_MAX = 4096
 DIGEST_MAX = 2**64 - 1
 EPOCH_MAX = 2**62
 
 
 def check_topic(topic: str, partitions: int) -> None:
-    """UsageError unless a topic of this name and number of partitions can be created."""
+    """Raises UsageError unless a topic of this name and number of partitions can be created."""
     if not topic or len(topic) > TOPIC_NAME_LENGTH_MAX or not topic.isprintable():
         raise UsageError(f"topic name {topic!r} cannot be used", hint=f"use 1 to {TOPIC_NAME_LENGTH_MAX} printable characters")
     if not 1 <= partitions <= PARTITIONS_MAX:
@@ -41,7 +41,7 @@ def check_topic(topic: str, partitions: int) -> None:
 
 
 def check_same_partitions(topic: str, existing: int, asked: int) -> None:
-    """UsageError if the existing number of partitions is not the requested one."""
+    """Raises UsageError if the existing number of partitions is not the requested number."""
     if existing != asked:
         raise UsageError(
             f"topic {topic} exists with {existing} partitions, {asked} were requested",
@@ -50,7 +50,7 @@ def check_same_partitions(topic: str, existing: int, asked: int) -> None:
 
 
 def _headers_bytes(headers: Sequence[tuple[str, bytes]]) -> int:
-    """Returns the bytes of names and values. UsageError if they cannot be stored."""
+    """Returns the bytes of all names and values of the headers. Raises UsageError for headers that cannot be stored."""
     if len(headers) > HEADERS_MAX:
         raise UsageError(f"a message has {len(headers)} headers, at most {HEADERS_MAX} are allowed")
     size = 0
@@ -66,12 +66,12 @@ def _headers_bytes(headers: Sequence[tuple[str, bytes]]) -> int:
 
 
 def _sizes(messages: Sequence[Outgoing]) -> Iterator[int]:
-    """Yields `Outgoing.size_bytes` of each message. UsageError for headers that cannot be stored."""
+    """Yields `Outgoing.size_bytes` of each message. Raises UsageError for headers that cannot be stored."""
     return (len(value) + len(key or b"") + _headers_bytes(headers) for value, headers, key in messages)
 
 
 def _total(sizes: Iterable[int], bytes_max: int) -> int:
-    """Returns the sum. MessageTooLarge for a size over `bytes_max`."""
+    """Returns the sum of the sizes. Raises MessageTooLarge for a size over `bytes_max`."""
     total = 0
     for size in sizes:
         if size > bytes_max:
@@ -81,8 +81,8 @@ def _total(sizes: Iterable[int], bytes_max: int) -> int:
 
 
 def _total_of_rows(messages: RowMessages, bytes_max: int) -> int:
-    """Returns the total of `Outgoing.size_bytes`, computed from the byte strings; one message at a time only if one may be too
-    large."""
+    """Returns the sum of `Outgoing.size_bytes` of all messages. Raises MessageTooLarge for a message over `bytes_max`. The messages
+    are summed one by one only if one may be too large."""
     texts = messages.values, messages.texts, messages.keys
     longest = max(messages.texts, key=len, default=b"")
     shared = _headers_bytes((*messages.common, (messages.header, longest))) - len(longest)
@@ -109,7 +109,7 @@ def message_too_large(size: int, allowed: int, topic: str = "") -> MessageTooLar
 
 
 def check_read(partition: Partition, offset: int, messages_max: int, bytes_max: int) -> None:
-    """UsageError unless the limits of a read are usable."""
+    """Raises UsageError unless the offset and the limits of a read are valid."""
     if offset < 0 or messages_max < 1 or bytes_max < 1:
         raise UsageError(
             f"cannot read {partition.topic}[{partition.number}] from offset {offset}, {messages_max} messages, {bytes_max} bytes",
@@ -118,7 +118,7 @@ def check_read(partition: Partition, offset: int, messages_max: int, bytes_max: 
 
 
 def check_record(key: bytes, record: bytes | None) -> None:
-    """UsageError for a record that cannot be kept."""
+    """Raises UsageError for a record whose key or value exceeds the limits."""
     if record is not None and (len(key) > RECORD_KEY_BYTES_MAX or len(record) > RECORD_BYTES_MAX):
         raise UsageError(
             f"a record of {len(record)} bytes under a key of {len(key)} bytes cannot be stored",
@@ -133,7 +133,7 @@ def is_guarded_by(guard: HeaderGuard, message: Message) -> bool:
 
 
 def check_epoch(epoch: int) -> None:
-    """UsageError unless a group can be fenced with this epoch."""
+    """Raises UsageError unless a group can be fenced with this epoch."""
     if not 1 <= epoch <= EPOCH_MAX:
         raise UsageError(f"epoch {epoch} is invalid for a fence", hint="epochs count from 1")
 
@@ -147,8 +147,8 @@ def _check_progress(stream: str, progress: Progress) -> None:
 
 
 def check_commit(group: str, owned: Sequence[str], commit: Commit, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
-    """UsageError if a commit holds invalid progress or names a topic that its producer did not claim. Checks messages as
-    `check_messages` does."""
+    """Raises UsageError if a commit has invalid progress or names a topic that its producer did not claim. Checks the messages of
+    each topic as `check_messages` does. `owned`: the claimed topics."""
     for topic, messages in commit.messages.items():
         if topic not in owned:
             raise UsageError(f"group {group} did not claim topic {topic}", hint="name the topic when you open the producer")
@@ -158,7 +158,7 @@ def check_commit(group: str, owned: Sequence[str], commit: Commit, bytes_max: in
 
 
 def check_reader(reader: str, offsets: Mapping[Partition, int]) -> None:
-    """UsageError unless the name and the offsets of a reader are within the limits."""
+    """Raises UsageError unless the name and the offsets of a reader are within the limits."""
     if not reader or len(reader.encode()) > READER_NAME_BYTES_MAX or any(offset < 0 for offset in offsets.values()):
         raise UsageError(
             f"reader {reader[:40]!r} cannot be recorded",
@@ -173,14 +173,15 @@ def topic_missing(topic: str) -> TopicMissing:
 
 
 def external_topic_missing(topic: str, command: str) -> TopicMissing:
-    """Returns the error for an external topic, which `command` creates."""
+    """Returns the error for a missing external topic. `command`: a command that creates it, for the hint."""
     return TopicMissing(
         f"topic {topic} does not exist", hint=f"hotspare does not create topics of other applications; create it with: {command}"
     )
 
 
 def partitions_of(topics: Mapping[str, int], topic: str) -> list[Partition]:
-    """Returns all partitions of a topic. `topics`: the result of `Bus.topics`. TopicMissing if the topic is not in it."""
+    """Returns all partitions of a topic. `topics`: the result of `Bus.topics`. Raises TopicMissing if the topic is not in
+    `topics`."""
     if topic not in topics:
         raise topic_missing(topic)
     return [Partition(topic, number) for number in range(topics[topic])]
@@ -220,10 +221,10 @@ def fenced(group: str, epoch: int, newest: int) -> Fenced:
 
 
 def commit_unknown(message: str, detail: str) -> UnknownResult:
-    """Returns the error for a commit without an answer."""
+    """Returns the error for a commit whose answer was lost."""
     return UnknownResult(message, detail=detail, hint="fence again and read the progress to see what was committed")
 
 
 def frozen_progress(progress: Mapping[str, Progress]) -> dict[str, Progress]:
-    """Returns a copy that later commits do not change, in order of the streams' names."""
+    """Returns a copy of the progress, in order of the streams' names, that later commits do not change."""
     return {stream: progress[stream] for stream in sorted(progress)}

@@ -1,9 +1,9 @@
-"""A bus in the memory of one process: the twin of the durable ones, with a clock and faults that the caller supplies.
+"""A bus in the memory of one process, with a clock and faults that the caller supplies. It behaves as the durable buses do.
 
-Tests and the simulation run on it. All engines share one `MemoryBus`, each through a client of its own (`client(name)`), so that
-one engine can be cut off while the others run on. Nothing survives the process.
+Tests and the simulation use it. All engines share one `MemoryBus`, each through its own client (`client(name)`), so that one engine
+can be disconnected while the others continue. No data survives the process.
 
-It keeps old engines out in one of two ways (`Fencing`): as the SQLite bus does, or as Kafka does, which is the weaker one.
+It fences old engines in one of two ways (`Fencing`): as the SQLite bus does, or as Kafka does, which is weaker.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hotspare.bus.naming import own_partition, snapshot_readers
 
 
 class BusOperation(Enum):
-    """The kinds of calls that `BusFaults` distinguishes."""
+    """The kinds of calls for which `BusFaults` may return different faults."""
 
     CREATE_TOPIC = "create_topic"
     LOOK = "look"
@@ -44,32 +44,32 @@ class Fencing(Enum):
     """The rule by which the bus decides which engine may publish."""
 
     BY_EPOCH = "by epoch"
-    """The bus compares epochs, and refuses a fence and a commit of an older one: SQLite."""
+    """Fencing as in SQLite: the bus compares epochs, and refuses a fence and a commit of an older epoch."""
     BY_GENERATION = "by generation"
-    """Every fence starts a new generation, whatever its epoch, and only the newest generation may publish: Kafka's transactional
-    producers. So an old engine that fences late fences out a newer one. A commit leaves a hole after its messages, an aborted one
-    in their place."""
+    """Fencing as with Kafka's transactional producers: every fence starts a new generation, with any epoch, and only the newest
+    generation may publish. So an old engine that fences late fences a newer engine. A commit leaves a hole after its messages, an
+    aborted transaction a hole in their place."""
 
 
 class BusFault(Enum):
-    """The fault of one call. UNKNOWN_WRITTEN and UNKNOWN_NOT_WRITTEN mean BusUnavailable except in an append, a fence and a
-    publish."""
+    """The fault of one call. In calls other than append, fence and publish, UNKNOWN_WRITTEN and UNKNOWN_NOT_WRITTEN raise
+    BusUnavailable."""
 
     NONE = "none"
     UNAVAILABLE = "unavailable"
     LOCKED = "locked"
     UNKNOWN_WRITTEN = "unknown-written"
-    """UnknownResult, and the write took place."""
+    """The call writes, and then raises UnknownResult."""
     UNKNOWN_NOT_WRITTEN = "unknown-not-written"
-    """UnknownResult, and nothing was written."""
+    """The call writes nothing, and raises UnknownResult."""
     UNKNOWN_LATE = "unknown-late"
-    """UnknownResult, and the write is in flight: `MemoryBus.deliver` completes it, a publish only if no fence came in between. A
-    fence or a guarded append in flight never arrives."""
+    """The call raises UnknownResult, and its write is in flight. `MemoryBus.deliver` completes an append, and a publish if no fence
+    was made since. A fence or a guarded append in flight is never completed."""
 
 
 class BusFaults(Protocol):
     def bus_fault(self, client: str, operation: BusOperation) -> BusFault:
-        """Returns the fault of a call. Called once per call, before anything happens."""
+        """Returns the fault of a call of the client named `client`. Called once per call, before the call has any effect."""
 
 
 class NoBusFaults:
@@ -82,14 +82,13 @@ _WRITING = (BusOperation.APPEND, BusOperation.FENCE, BusOperation.PUBLISH)
 
 
 def clock_us() -> int:
-    """Returns microseconds since 1970 UTC."""
+    """Returns the current time in microseconds since 1970 UTC."""
     return time.time_ns() // 1000
 
 
 @dataclass(frozen=True, slots=True)
 class LandedCommit:
-    """A commit that took place: its client and group, the messages that it appended per topic, and the group's progress
-    afterwards."""
+    """A commit that took effect. `appended`: the messages appended by topic. `progress`: the group's progress afterwards."""
 
     client: str
     group: str
@@ -99,9 +98,9 @@ class LandedCommit:
 
 
 class MemoryBus:
-    """The state that all clients share. `clock` returns microseconds, which are the append times, also if they fall.
+    """The state of the bus, which all clients share. `clock`: returns the append times in microseconds; they may fall.
 
-    `landed` is called for every commit that takes place, whether or not its sender learns of it.
+    `landed`: called for every commit that takes effect, even if its sender gets UnknownResult.
     """
 
     def __init__(
@@ -119,35 +118,35 @@ class MemoryBus:
         self.fencing = fencing
         self.landed = landed
         self.lock_holder: Callable[[], tuple[int, int] | None] = lambda: None
-        """Returns the process that the error of a locked bus names."""
+        """Returns the holder that the error of a locked bus names, as (process id, process start); None if unknown."""
         self.logs: dict[str, list[PartitionLog]] = {}
         self.owners: dict[Partition, str] = {}
         self.epochs: dict[str, int] = {}
         self.generations: dict[str, int] = {}
         """The number of fences per group."""
         self.in_flight: deque[Callable[[], object]] = deque()
-        """Writes that have yet to arrive; their senders got UnknownResult."""
+        """Writes in flight (BusFault.UNKNOWN_LATE), oldest first. Their senders got UnknownResult."""
         self.progress: dict[str, dict[str, Progress]] = {}
         self.records: dict[Partition, dict[bytes, bytes]] = {}
         self.message_bytes: dict[str, int] = {}
-        """The largest message of a topic, for topics with a smaller limit than that of the bus."""
+        """The limit on the bytes of a message, for topics whose limit differs from that of the bus."""
         self.readers: dict[str, dict[Partition, int]] = {}
         self.retentions_ms: dict[str, int] = {}
-        """The result of `retention_ms` per topic. Nothing is deleted by it; `trim` does what such a bus would do."""
+        """The result of `retention_ms` by topic. It deletes no messages; a test calls `trim` to simulate such a retention."""
 
     def client(self, name: str = "") -> MemoryBusClient:
-        """Returns one engine's client; `name` is the client name that the faults get."""
+        """Returns a client for one engine. `name`: the client name that is passed to `BusFaults`."""
         return MemoryBusClient(self, name)
 
     def deliver(self) -> bool:
-        """Completes the oldest write in flight; False if there is none."""
+        """Completes the oldest write in flight; returns False if there is none."""
         if not self.in_flight:
             return False
         self.in_flight.popleft()()
         return True
 
     def fence_late(self, group: str) -> None:
-        """Simulates the late fencing call of a dead engine: under BY_GENERATION it fences out the engine that publishes now."""
+        """Simulates the late fencing call of a dead engine. Under BY_GENERATION it fences the engine that publishes now."""
         with self.changed:
             self.generations[group] = self.generations.get(group, 0) + 1
 
@@ -164,7 +163,8 @@ class MemoryBus:
 
 
 def _strike(bus: MemoryBus, client: str, operation: BusOperation) -> BusFault:
-    """Raises the fault of a call that must not do anything. Returns the fault that the caller applies after its write, if any."""
+    """Called before a call has any effect. Raises the error of a fault that prevents the call; returns any other fault (or NONE),
+    which the caller applies after its write."""
     fault = bus.faults.bus_fault(client, operation)
     if fault is BusFault.LOCKED:
         error = BusLocked("the bus is locked by another process", detail=f"client {client}, {operation.value}")
@@ -182,7 +182,7 @@ def _unknown(client: str, operation: BusOperation) -> UnknownResult:
 
 
 class MemoryBusClient:
-    """A `Bus` (contract) over a `MemoryBus`."""
+    """Implements `contract.Bus` for one engine, over a shared `MemoryBus`."""
 
     def __init__(self, bus: MemoryBus, name: str) -> None:
         self._bus = bus
@@ -374,7 +374,7 @@ class MemoryBusClient:
             return dict(sorted(self._bus.owners.items(), key=lambda item: (item[0].topic, item[0].number)))
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
-        """Returns nothing: a bus in memory has no settings."""
+        """Returns an empty sequence: a bus in memory has no settings."""
         return ()
 
     def close(self) -> None:
@@ -382,7 +382,7 @@ class MemoryBusClient:
 
 
 class MemoryProducer:
-    """A `Producer` (contract) over a `MemoryBus`."""
+    """Implements `contract.Producer` over a `MemoryBus`."""
 
     def __init__(self, bus: MemoryBus, client: str, group: str, topics: tuple[str, ...]) -> None:
         self._bus = bus
@@ -439,7 +439,8 @@ class MemoryProducer:
             raise limits.fenced(self._group, epoch, newest)
 
     def _arrive(self, epoch: int, commit: Commit, generation: int) -> None:
-        """Completes a commit that was in flight; any fence since then, also one under the same epoch, aborts it."""
+        """Completes a commit that was in flight, or aborts it if any fence was made since it was sent, even with the same epoch.
+        `generation`: the number of fences at that time."""
         if generation == self._bus.generations.get(self._group, 0):
             self._commit(epoch, commit)
         else:
@@ -462,7 +463,7 @@ class MemoryProducer:
         self._bus.landed(LandedCommit(self._client, self._group, commit, appended, progress))
 
     def _abort(self, commit: Commit) -> None:
-        """Leaves the holes of a transaction that was begun and not committed (BY_GENERATION)."""
+        """Under BY_GENERATION, leaves the holes of a transaction that was begun and not committed."""
         if self._bus.fencing is Fencing.BY_GENERATION:
             with self._bus.changed:
                 for topic, messages in commit.messages.items():
@@ -474,15 +475,15 @@ class MemoryProducer:
 
 @dataclass(slots=True)
 class PartitionLog:
-    """The messages of one partition in order of offset, with the holes that a bus may leave between them. `begin` is the oldest
-    offset kept, `end` the next one to assign."""
+    """The messages of one partition in order of offset, possibly with holes between offsets. `begin`: the oldest offset kept;
+    `end`: the next offset to assign."""
 
     begin: int = 0
     end: int = 0
     messages: list[Message] = field(default_factory=list)
 
     def index(self, offset: int) -> int:
-        """Returns the index in `messages` of the first one at or after `offset`."""
+        """Returns the index in `messages` of the first message at or after `offset`."""
         messages = self.messages
         if not messages or offset <= messages[0].offset:
             return 0
@@ -491,7 +492,7 @@ class PartitionLog:
         return bisect_left(messages, offset, key=lambda message: message.offset)
 
     def append(self, outgoing: Sequence[Outgoing], now_us: int) -> int:
-        """Appends with one time and returns the first offset."""
+        """Appends messages with the append time `now_us` and returns the offset of the first."""
         first = self.end
         for index, message in enumerate(outgoing):
             self.messages.append(Message(first + index, now_us, bytes(message.value), tuple(message.headers)))
@@ -499,11 +500,11 @@ class PartitionLog:
         return first
 
     def skip(self, count: int) -> None:
-        """Leaves a hole, as control records, compaction and aborted transactions do."""
+        """Leaves a hole of `count` offsets, as control records and aborted transactions do."""
         self.end += count
 
     def trim(self, before_offset: int) -> None:
-        """Deletes messages before this offset."""
+        """Deletes the messages before `before_offset`."""
         before_offset = min(before_offset, self.end)
         if before_offset > self.begin:
             del self.messages[: self.index(before_offset)]
@@ -522,7 +523,8 @@ class PartitionLog:
         return old
 
     def read(self, offset: int, messages_max: int, bytes_max: int) -> list[Message]:
-        """Returns messages from `offset` on within both limits; the first one is returned whatever its size."""
+        """Returns messages from `offset` on within both limits. The first message is returned even if it is larger than
+        `bytes_max`."""
         taken: list[Message] = []
         total = 0
         start = self.index(offset)

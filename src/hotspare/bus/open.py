@@ -1,5 +1,5 @@
-"""Opening a bus by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `kafka://host:9092`, or `memory://name` in one
-process."""
+"""Opens a bus by its URL: `sqlite:///relative.db`, `sqlite:////absolute.db`, `kafka://host:9092`, or `memory://name`, which exists
+in one process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _SHARED: dict[str, MemoryBus] = {}
 
 
 def open_bus(url: str, readers: Readers = Readers.ONE) -> Bus:
-    """Returns a bus. UsageError for an unknown URL or a file that is not a bus. `?busy_timeout_ms=n`: how long SQLite waits for a
-    lock."""
+    """Opens the bus of a URL; the caller closes it. Raises UsageError for an unknown URL or a file that is not a bus.
+    `?busy_timeout_ms=n` in the URL: how long SQLite waits for a lock."""
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
         path, busy_timeout_ms = parse_sqlite_url(url, BUSY_TIMEOUT_MS)
@@ -45,7 +45,7 @@ def bus_servers(url: str) -> tuple[HostPort, ...]:
 
 
 def call_timeout_ms(url: str) -> int:
-    """Returns how long one call waits for an answer, in milliseconds, as the URL of `open_bus` sets it; 0 for a bus in memory."""
+    """Returns the milliseconds that one call waits for an answer, according to a URL of `open_bus`; 0 for a bus in memory."""
     if url.startswith("sqlite://"):
         return parse_sqlite_url(url, BUSY_TIMEOUT_MS)[1]
     if url.startswith("kafka://"):
@@ -56,7 +56,7 @@ def call_timeout_ms(url: str) -> int:
 
 
 def open_topic_reader(url: str, topic: str) -> TopicReader:
-    """Returns a reader of an external topic on the bus that the URL names."""
+    """Returns a reader of an external topic on the bus of `url`. The caller closes the reader."""
     if url.startswith("kafka://"):
         from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded only if it is needed
         from hotspare.bus.kafka.topic_reader import KafkaTopicReader
@@ -66,8 +66,8 @@ def open_topic_reader(url: str, topic: str) -> TopicReader:
 
 
 def open_topic_writer(url: str, topic: str, source: bytes) -> TopicWriter:
-    """Returns a writer to an external topic on the bus that the URL names. `source`: the identity of the writing
-    source."""
+    """Returns a writer to an external topic on the bus of `url`; the caller closes it. `source`: the identity of the writing
+    source, under which the position is recorded."""
     if url.startswith("kafka://"):
         from hotspare.bus.kafka.client import parse_kafka_url  # the client library is loaded only if it is needed
         from hotspare.bus.kafka.topic_writer import KafkaTopicWriter

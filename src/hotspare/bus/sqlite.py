@@ -1,10 +1,10 @@
-"""A bus in one SQLite file, for all the processes of one machine (`_ClaimedFile`): the embedded default, without a server.
+"""A bus in one SQLite file, for all processes of one machine (`_ClaimedFile`): the default, which needs no server.
 
 A commit is on the disk when it returns (synchronous=FULL), and the fencing epoch is compared inside the publishing transaction.
-Append times are the machine's clock, uncorrected; readers must expect it to jump forward or back.
+Append times are those of the machine's clock, uncorrected; readers must expect that they jump forward or back.
 
-Each partition has a message table of its own, keyed by offset. Appends then always go to the end of a tree, which measured 1.2 to
-1.4 times the rate of one table for all, and takes less space.
+Each partition has its own message table, keyed by offset, so that appends are always at the end of a tree. In measurements this
+gave 1.2 to 1.4 times the rate of one table for all partitions, and took less space.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from hotspare.bus.naming import own_partition, snapshot_readers
 BUSY_TIMEOUT_MS = 300
 _ERRORS = FileErrors(locked=BusLocked, failed=BusUnavailable, unknown=UnknownResult)
 _WATCH_S = 3.0
-"""An active engine writes a tick at least every second."""
+"""How long, in seconds, a file that another machine claimed is watched for writes. An active engine writes a tick at least every
+second."""
 _CLOCK_SLACK_US = 60_000_000
 _MACHINE_FILE = Path("/etc/machine-id")
 _ONE_MACHINE = "file locks do not work across machines: run all engines on one machine, or use kafka:// and zookeeper://"
@@ -127,13 +128,14 @@ _DELETE = "DELETE FROM messages_# WHERE offset<=?"
 
 
 def clock_us() -> int:
-    """Returns microseconds since 1970 UTC."""
+    """Returns the current time in microseconds since 1970 UTC."""
     return time.time_ns() // 1000
 
 
 class SqliteBus:
-    """A `Bus` (contract). `busy_timeout_ms`: how long a call waits for another process's write before it raises BusLocked.
-    `watch_s`: how long a file that another machine claimed is watched for writes before it is taken over."""
+    """Implements `contract.Bus` on a SQLite file. `busy_timeout_ms`: how long a call waits for another process's write before it
+    raises BusLocked. `watch_s`: how long a file that another machine claimed is watched for writes before this machine takes it
+    over."""
 
     def __init__(
         self,
@@ -231,7 +233,8 @@ class SqliteBus:
             connection.execute(_DELETE_RECORD, (statements.id, key))
 
     def newest_with_header(self, partition: Partition, name: str, prefix: bytes, since_offset: int = 0) -> Message | None:
-        """Scans backwards in short reads, by the headers alone: messages written by a publisher are found near the end."""
+        """Implements `Bus.newest_with_header`: scans only the headers, backwards and in short reads, because messages written by a
+        publisher are near the end."""
         statements = self._statements(partition)
         begin, end, _ = self._offsets(statements)
         begin = max(begin, since_offset)
@@ -245,19 +248,19 @@ class SqliteBus:
         return None
 
     def retention_ms(self, topic: str) -> int | None:
-        """Returns None: this bus deletes nothing by itself."""
+        """Returns None, because this bus deletes no messages by itself. Raises TopicMissing."""
         self._statements(Partition(topic))
         return None
 
     def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
-        """Returns the limit of the bus for each topic."""
+        """Returns the limit of the bus for each topic. Raises TopicMissing."""
         for topic in topics:
             self._statements(Partition(topic))
         return dict.fromkeys(topics, self._message_bytes_max)
 
     def trim(self, partition: Partition, before_offset: int) -> None:
-        """Deletes in short transactions with pauses, so that other writers get their turn. The file keeps its size; the space is
-        reused."""
+        """Implements `Bus.trim`: deletes in short transactions with pauses, so that other writers can write in between. The file
+        does not shrink, but its space is reused."""
         statements = self._statements(partition)
         with self._file.writing() as connection:
             connection.execute(_ADVANCE_BEGIN, (before_offset, statements.id, before_offset))
@@ -287,7 +290,7 @@ class SqliteBus:
             connection.execute(_DELETE_READER, (reader,))
 
     def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
-        """Deletes in short transactions, as `trim` does; the space is reused."""
+        """Implements `Bus.expire`: deletes in short transactions with pauses, as `trim` does."""
         statements, total = self._statements(partition), 0
         while total < messages_max:
             last = self._last_expired(statements, self._clock() - keep_ms * 1000, min(_TRIM_MESSAGES_MAX, messages_max - total))
@@ -302,7 +305,8 @@ class SqliteBus:
         return total
 
     def _last_expired(self, statements: _PartitionSql, cutoff_us: int, messages_max: int) -> int | None:
-        """Returns the newest message that one transaction may delete. Reads outside of it, so that the transaction is short."""
+        """Returns the offset of the newest message that the next transaction may delete; None if it may delete none. Called outside
+        of the transaction, so that the transaction is short."""
         begin, end, _ = self._offsets(statements)
         needed = self._file.reading(lambda connection: _needed(connection, statements, end))
         last, total = None, 0
@@ -342,7 +346,7 @@ class SqliteBus:
         return {Partition(topic, number): group for topic, number, group in self._file.query(_LIST_OWNERS, ())}
 
     def deviations(self, topics: Sequence[str]) -> Sequence[Deviation]:
-        """Returns nothing: hotspare itself sets all settings of a file."""
+        """Returns an empty sequence, because hotspare itself sets all settings of a file."""
         return ()
 
     def close(self) -> None:
@@ -363,8 +367,7 @@ class SqliteBus:
         return row
 
     def _wait_for(self, statements: _PartitionSql, offset: int, wait_ms: int) -> None:
-        """Returns when the message at `offset` exists or `wait_ms` is over. A look costs about 10 us, and there is at most one per
-        ms."""
+        """Waits until the message at `offset` exists, at most `wait_ms`. Polls at most once per ms; a query costs about 10 us."""
         deadline = time.monotonic() + wait_ms / 1000
         pause = _POLL_FIRST_S
         while self._offsets(statements)[1] <= offset:
@@ -386,7 +389,7 @@ class SqliteBus:
 
 
 class SqliteProducer:
-    """A `Producer` (contract) over the bus's file."""
+    """Implements `contract.Producer` over the bus's file. `claims`: the statements of the claimed partition by topic."""
 
     def __init__(
         self,
@@ -427,7 +430,7 @@ class SqliteProducer:
             connection.executemany(_SET_PROGRESS, rows)
 
     def close(self) -> None:
-        """Does nothing: the bus closes the file."""
+        """Does nothing, because the bus closes the file."""
 
     def _newest_epoch(self, connection: sqlite3.Connection) -> int:
         row = connection.execute(_FIND_EPOCH, (self._group,)).fetchone()
@@ -435,7 +438,7 @@ class SqliteProducer:
 
 
 def _needed(connection: sqlite3.Connection, statements: _PartitionSql, otherwise: int) -> int:
-    """Returns the oldest offset that a reader needs; `otherwise` if no reader needs any."""
+    """Returns the oldest offset of a partition that a recorded reader needs; `otherwise` if no reader is recorded."""
     found = connection.execute(_FIND_NEEDED, (statements.id,)).fetchone()[0]
     return otherwise if found is None else int(found)
 
@@ -447,7 +450,7 @@ def _add_partitions(connection: sqlite3.Connection, topic: str, numbers: range) 
 
 
 def _insert(connection: sqlite3.Connection, statements: _PartitionSql, messages: Sequence[Outgoing], now_us: int) -> int:
-    """Appends within a write transaction and returns the first offset."""
+    """Appends messages to a partition, within the caller's write transaction, and returns the offset of the first."""
     _, first, _ = connection.execute(_OFFSETS, (statements.id,)).fetchone()
     rows = [(offset, now_us, encode_headers(message.headers), message.value) for offset, message in enumerate(messages, first)]
     connection.executemany(statements.insert, rows)
@@ -458,8 +461,8 @@ def _insert(connection: sqlite3.Connection, statements: _PartitionSql, messages:
 def _newest(
     connection: sqlite3.Connection, statements: _PartitionSql, between: tuple[int, int], name: str, prefix: bytes
 ) -> Message | None:
-    """Returns the newest message with an offset in `between` (end excluded) and a header `name` whose value starts with
-    `prefix`."""
+    """Returns the newest message with an offset in `between` (end excluded) and a header `name` whose value starts with `prefix`;
+    None without one."""
     cursor = connection.execute(statements.with_header, (*between, _header_needle(name, prefix)))
     try:
         for row in cursor:
@@ -474,7 +477,8 @@ def _newest(
 def _fetch_messages(
     connection: sqlite3.Connection, statements: _PartitionSql, offset: int, messages_max: int, bytes_max: int
 ) -> list[Message]:
-    """Returns messages from `offset` on, fetched one by one so that messages beyond `bytes_max` are not read from the file."""
+    """Returns messages from `offset` on, within both limits but at least one if any exists. Rows are fetched one by one, so that
+    messages beyond `bytes_max` are not read from the file."""
     cursor = connection.execute(statements.read, (offset, messages_max))
     taken: list[Message] = []
     total = 0
@@ -494,13 +498,13 @@ def _progress(file: _ClaimedFile, group: str) -> dict[str, Progress]:
 
 
 class _ClaimedFile:
-    """A bus's file, claimed for this machine. As `SqliteFile`; UsageError while another machine writes to it. A file that another
-    machine claimed is watched for `watch_s`.
+    """The file of a bus, claimed for this machine, with the methods of `SqliteFile` that a bus uses. The constructor watches a file
+    that another machine claimed for `watch_s`, and raises UsageError if it is written meanwhile.
 
-    One machine uses a file, because SQLite's locks do not reach another one over a shared folder. The file records the boot of that
-    machine: the kernel's, so containers of one machine share it. Another boot takes the file over if that machine has restarted,
-    otherwise only if nothing is written for a while. Every transaction checks whether the file was taken over, so an engine that
-    slept in the meantime writes nothing.
+    Only one machine may use a file, because SQLite's locks do not work between machines over a shared folder. The file records the
+    boot id of that machine's kernel, which containers of one machine share. A process under another boot id takes the file over if
+    the same machine has restarted, otherwise only if no write is seen for `watch_s`. Every write transaction checks whether the
+    file was taken over, so an engine that slept in the meantime writes nothing.
     """
 
     def __init__(self, file: SqliteFile, watch_s: float = _WATCH_S) -> None:
@@ -517,7 +521,7 @@ class _ClaimedFile:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """Like `SqliteFile.writing`. BusError if another machine has taken the file over."""
+        """Opens a write transaction as `SqliteFile.writing` does. Raises BusError if another machine has taken the file over."""
         with self._file.writing() as connection:
             row = connection.execute(_FIND_MACHINE).fetchone()
             if row is not None and row[0] != self._boot:
@@ -552,7 +556,7 @@ def _claim(file: SqliteFile, boot: str, watch_s: float) -> None:
 
 
 def _was_started_since(file: SqliteFile) -> bool:
-    """Whether nothing was written since this machine started, as far as clocks can show."""
+    """Whether, according to the clocks, no message was written since this machine started."""
     newest_us = file.query(_FIND_WRITTEN)[0][1]
     return newest_us is None or int(newest_us) + _CLOCK_SLACK_US < int(psutil.boot_time() * 1_000_000)
 
@@ -568,7 +572,7 @@ def _is_written(file: SqliteFile, watch_s: float) -> bool:
 
 
 def _machine_id() -> str:
-    """Returns the id of the installation, which copies of a machine share; "" if it cannot be read."""
+    """Returns the id of this machine's installation, which copies of the machine share; "" if it cannot be read."""
     try:
         return _MACHINE_FILE.read_text().strip()
     except OSError:
@@ -577,7 +581,7 @@ def _machine_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class _PartitionSql:
-    """The statements over one partition's message table."""
+    """The id of a partition in the file, and the SQL statements on its message table."""
 
     id: int
     create: str
@@ -595,12 +599,14 @@ def _partition_sql(partition_id: int) -> _PartitionSql:
 
 
 def _header_needle(name: str, prefix: bytes) -> bytes:
-    """Returns bytes that an encoding contains if a header has this name and a value with this prefix (and seldom otherwise)."""
+    """Returns the bytes to search for in encoded headers: they are there if a header has this name and a value with this prefix,
+    and seldom otherwise."""
     return name.encode() + prefix
 
 
 def encode_headers(headers: tuple[tuple[str, bytes], ...]) -> bytes | None:
-    """Encodes each header as length of name, length of value, name, value. Returns None, which takes no space, for no headers."""
+    """Encodes headers: for each the length of the name, the length of the value, the name, the value. Returns None, which takes no
+    space, without headers."""
     if not headers:
         return None
     parts: list[bytes] = []
@@ -633,7 +639,7 @@ def _progress_row(group: str, stream: str, progress: Progress) -> tuple[Any, ...
 
 
 def _progress_of(row: tuple[Any, ...]) -> tuple[str, Progress]:
-    """Decodes a row of _FIND_PROGRESS."""
+    """Returns the stream and its progress from a row of _FIND_PROGRESS."""
     stream, sequence, topic, partition, offset, index, ordinal, digest, epoch = row
     cause = None if topic is None else OutputId(topic, partition, offset, index, ordinal)
     return stream, Progress(sequence, cause, digest % _WRAP, epoch)

@@ -1,4 +1,4 @@
-"""The newest message of a partition whose last offsets may be holes."""
+"""Finds the newest message of a partition whose last offsets may be holes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ _STEP_MAX = 16_384
 
 
 def newest_message(bus: Bus, partition: Partition, bytes_max: int = 1 << 20) -> Message | None:
-    """Returns None if the partition keeps no message. Reads a few messages, in batches of up to `bytes_max`."""
+    """Returns the newest message of a partition; None if it has no messages. Reads backwards in growing steps, in batches of at
+    most `bytes_max` bytes."""
     begin, high = bus.begin_offset(partition), bus.end_offset(partition)
     step = _STEP_FIRST
     while high > begin:

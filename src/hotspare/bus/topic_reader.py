@@ -1,6 +1,5 @@
-"""An external topic, read whole: all its partitions at once, from positions that the reader keeps itself.
-
-Makes no assumption about the writers, the number of partitions and the clock. Returns only committed messages.
+"""Reads an external topic: all partitions at once, from positions that the caller stores. Makes no assumption about the writers,
+the number of partitions and the clock. Returns only committed messages.
 """
 
 from __future__ import annotations
@@ -23,33 +22,35 @@ class ReceivedMessage(NamedTuple):
 
 
 class TopicReader(Protocol):
-    """Used by one thread. All calls raise BusUnavailable while the topic cannot be reached, TopicMissing if it does not exist."""
+    """Reads one external topic. Used by one thread. All calls raise BusUnavailable while the topic cannot be reached, TopicMissing
+    if it does not exist."""
 
     @property
     def topic(self) -> str: ...
 
     def topic_id(self) -> str:
-        """Returns the id of this topic: one of the same name, created after this one was deleted, has another. "" if none is
-        known."""
+        """Returns the id of the topic; "" if the bus has no ids. A topic that was deleted and re-created under the same name has
+        another id."""
 
     def partitions(self) -> int: ...
 
     def bounds(self, number: int) -> tuple[int, int]:
-        """Returns the oldest offset of a partition, and the one after its last committed message."""
+        """Returns the oldest offset of partition `number`, and the offset after its last committed message."""
 
     def seek(self, offsets: Mapping[int, int]) -> None:
-        """Reads only these partitions from now on, each from its offset."""
+        """Sets the partitions to read from now on, each with its next offset. Raises PositionLost if an offset was deleted,
+        BusUnavailable if it does not exist yet."""
 
     def read(self, messages_max: int, wait_ms: int) -> Sequence[ReceivedMessage]:
-        """Returns the next messages, in order within each partition; waits for a first one. PositionLost if a partition no longer
-        holds the next offset."""
+        """Returns at most `messages_max` next messages, in order within each partition; waits at most `wait_ms` for a first one.
+        Raises PositionLost if a partition no longer holds its next offset."""
 
     def close(self) -> None: ...
 
 
 def check_offset_in_bounds(topic: str, number: int, offset: int, bounds: tuple[int, int]) -> None:
-    """Raises PositionLost if `offset` was deleted, BusUnavailable if it does not exist yet: a new leader may not know its newest
-    messages."""
+    """Raises PositionLost if `offset` is before `bounds`, because it was deleted. Raises BusUnavailable if it is after them: a new
+    leader may not know its newest messages yet."""
     begin, end = bounds
     if offset < begin:
         raise PositionLost(
@@ -65,7 +66,7 @@ def check_offset_in_bounds(topic: str, number: int, offset: int, bounds: tuple[i
 
 
 def external_partitions(bus: Bus, topic: str) -> int:
-    """Returns the number of partitions of an external topic. TopicMissing, with the command that creates it."""
+    """Returns the number of partitions of an external topic. Raises TopicMissing, with the command that creates the topic."""
     topics = bus.topics()
     if topic not in topics:
         code = f"from hotspare.bus.open import open_bus; open_bus(URL).create_topic({topic!r})"
@@ -74,13 +75,13 @@ def external_partitions(bus: Bus, topic: str) -> int:
 
 
 class BusTopicReader:
-    """A `TopicReader` of a topic on any bus, which it closes."""
+    """Implements `TopicReader` for a topic on any bus. `close` closes the bus."""
 
     def __init__(self, bus: Bus, topic: str) -> None:
         self._bus = bus
         self._offsets: dict[int, int] = {}
         self._next = 0
-        """The turn, which selects the partition that is read first, so that no partition starves another."""
+        """The count of reads. It selects the partition that is read first, so that no partition starves another."""
         self.topic = topic
 
     def topic_id(self) -> str:

@@ -1,4 +1,4 @@
-"""An external topic, written by one source at a time: its messages and its position in one transaction."""
+"""Writes an external topic for a source: the messages and the source's position in one transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from hotspare.bus.topic_reader import external_partitions
 
 _GUARD = "hotspare-target"
 _NEVER = 1 << 62
-"""An offset that no message reaches: only the record reveals another writer. Other messages of the topic are not ours to judge."""
+"""An offset that no message reaches. As `since_offset` of the guard it excludes all messages, so only the record reveals another
+writer of the source."""
 
 
 class RoutedMessage(NamedTuple):
@@ -22,8 +23,8 @@ class RoutedMessage(NamedTuple):
 
 
 class TopicWriter(Protocol):
-    """Writes for one source, which may have many writers, one after another. Used by one thread. All calls raise BusUnavailable
-    while the topic cannot be reached, TopicMissing if it does not exist."""
+    """Writes to an external topic for one source, which may have several writers, one after another. Used by one thread. All calls
+    raise BusUnavailable while the topic cannot be reached, TopicMissing if it does not exist."""
 
     @property
     def topic(self) -> str: ...
@@ -31,18 +32,19 @@ class TopicWriter(Protocol):
     def partitions(self) -> int: ...
 
     def open(self) -> bytes | None:
-        """Takes the right to write: an uncommitted write of any earlier writer of this source never takes effect. Returns the
-        position of the last `write`; None if there was none."""
+        """Gets the right to write: uncommitted writes of earlier writers of this source never take effect afterwards. Returns the
+        position that the last `write` recorded; None without one."""
 
     def write(self, messages: Sequence[RoutedMessage], position: bytes) -> None:
-        """Compare-and-set: appends all messages, in order within each partition, and records the position, or does nothing. Fenced
-        if another writer opened the source since, UnknownResult if no answer came: open again."""
+        """Compare-and-set: appends all messages, in order within each partition, and records the position, or does nothing. Raises
+        Fenced if another writer of the source was opened since, UnknownResult if the answer was lost; then the caller must call
+        `open` again."""
 
     def close(self) -> None: ...
 
 
 class BusTopicWriter:
-    """A `TopicWriter` of a topic with one partition on any bus, which it closes."""
+    """Implements `TopicWriter` for a topic with one partition on any bus. `close` closes the bus."""
 
     def __init__(self, bus: Bus, topic: str, source: bytes) -> None:
         self._bus = bus

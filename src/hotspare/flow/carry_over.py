@@ -19,14 +19,15 @@ from hotspare.table.pages import Page
 from hotspare.table.strings import StringTable
 
 _UPGRADED = "upgraded_from"
-"""Additional key in the header of a carried snapshot: the hash of the project whose snapshot it was."""
+"""Additional key in the header of a carried snapshot. Its value is the hash of the project before the upgrade."""
 
 
 def carried_over(
     before: Plan, after: Plan, header: bytes, pages: Mapping[str, bytes], shard: int = 0
 ) -> tuple[bytes, Mapping[str, bytes]]:
-    """Returns a snapshot of `before`, of this shard, as one of `after` at the same positions. Kept windows have their state; the
-    others are empty or filled. Raises UsageError if the upgrade is refused; ProjectChanged, SnapshotFormat, SnapshotDamaged."""
+    """Turns a snapshot of project `before` into one of project `after` at the same positions; returns its header and its pages.
+    Windows that the upgrade keeps retain their state; all others are empty or filled with upstream rows. `shard`: the snapshot's
+    shard. Raises UsageError if the upgrade is refused, ProjectChanged, SnapshotFormat or SnapshotDamaged."""
     try:
         content = json.loads(header)
         check_origin(before, content)
@@ -56,7 +57,8 @@ def carried_over(
 
 @dataclass(frozen=True, slots=True)
 class _CarriedPages(Mapping[str, bytes]):
-    """The pages of kept windows, read from `pages` on request, and those that begin empty."""
+    """The pages of a carried snapshot by name. Those named in `kept` are read from `pages` on request; `empty` holds the encoded
+    pages of all other windows."""
 
     pages: Mapping[str, bytes]
     kept: tuple[str, ...]
@@ -78,7 +80,8 @@ class _CarriedPages(Mapping[str, bytes]):
 
 
 def _seeded_pages(after: Plan, header: bytes, pages: Mapping[str, bytes], kept: frozenset[str]) -> dict[str, bytes]:
-    """Returns the pages of windows that begin with upstream rows, including their row pages. Loads no other pages."""
+    """Returns the encoded pages, including row pages, of the windows that begin with upstream rows. `kept`: names of the pages with
+    carried state. Loads only pages on the paths from kept rows to these windows."""
     state = restore(after, header, pages, only=pages_to_seed(after, kept) | {SHARED_PAGE})
     filled = frozenset(seed_windows(after, state, kept))
     return dict(freeze(after, state, only=filled).pages())
@@ -91,7 +94,8 @@ def _opened(node: Node, shard: int) -> Page:
 
 
 def _page_of(name: str) -> str:
-    """Returns the page of a window that a name in a snapshot belongs to: its own, or that of its row page `PAGE/PART/NUMBER`."""
+    """Returns the window page to which a page name in a snapshot belongs. For a row page `PAGE/PART/NUMBER` that is `PAGE`, for a
+    window's page the name itself."""
     owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
     return owner if part and number.isdecimal() and "#" in owner else name
 

@@ -1,4 +1,4 @@
-"""The core over input whose order is settled: rows of all topics are in one order already, so nothing waits for partitions.
+"""The core for input that is already in one order over all topics, so that no row waits for another partition.
 
 Tables are such an input (`hotspare.spark`): Spark has sorted them. The outputs equal those of a `Pipeline` whose merge gives the
 rows the same order.
@@ -22,16 +22,16 @@ _NONE_BAD = pa.array([], BAD_TYPE)
 
 
 class GivenOrderCore:
-    """A state that is stepped through batches in order. Used by one thread."""
+    """Steps one state through batches in their order. Used by one thread."""
 
     def __init__(self, plan: Plan, shard: int = 0) -> None:
-        """Starts before the first event; `shard` as in `fresh_state`."""
+        """Starts with the state of shard number `shard` before its first event."""
         self._plan = plan
         self._state = fresh_state(plan, shard)
 
     def compute_parts(self, decoded: pa.RecordBatch) -> Iterator[dict[str, pa.RecordBatch]]:
-        """Takes rows of `batch.decoded_schema` in order of time and yields the outputs by stream, part by part. All parts must be
-        taken before the next batch. Raises PositionOrder if positions of a partition do not rise."""
+        """Processes rows of `rows.batch.decoded_schema`, ordered by time, and yields the outputs by stream, part by part. The
+        caller must consume all parts before the next batch. Raises PositionOrder if positions of a partition do not rise."""
         rows = in_given_order(decoded)
         for at in range(0, rows.num_rows, STEP_ROWS_MAX):
             for made in step(self._plan, self._state, rows.slice(at, STEP_ROWS_MAX)):
@@ -39,7 +39,7 @@ class GivenOrderCore:
 
 
 def in_given_order(decoded: pa.RecordBatch) -> MergedRows:
-    """Returns the rows in the order in which they are."""
+    """Returns the decoded rows as merged rows, without changing their order."""
     fixed = {name: decoded.column(name).to_numpy() for name in FIXED}
     topics = len(decoded.schema) - len(FIXED) - 1
     place, bad = np.arange(decoded.num_rows), _NONE_BAD

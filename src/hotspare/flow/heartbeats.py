@@ -1,6 +1,7 @@
-"""Ticks for finite input (files, tables): the heartbeats among rows whose times are known, and the time of the last one.
+"""Ticks for finite input (files, tables): the heartbeats among rows whose times are known, and the time of the last tick.
 
-The first heartbeat is one interval after the first row. Each precedes the first row that is at its time or later.
+The first heartbeat is one interval after the first row. Each heartbeat precedes the first row whose time is not before the
+heartbeat's.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from hotspare.base.errors import UsageError
 from hotspare.rows.chunk import Int64s
 
 TICKS_MAX = 10_000_000
-"""Limit on the heartbeats of one run; more of them mean a wrong time field."""
+"""Limit on the heartbeats of one run. More heartbeats mean that the input's time field is wrong."""
 _TICKS_AT_ONCE = 50_000
 
 
 def end_us_of(time_us: int, heartbeat_us: int, pulses_us: Sequence[int]) -> int:
-    """Returns the time of the last tick: after the newest event, at `time_us`, and at a pulse if anything waits for one. Pulses are
-    heartbeats, and both are counted from 1970."""
+    """Returns the time of the last tick, in us since 1970. Without pulses it is `time_us` + 1, `time_us` being the newest event's
+    time. With `pulses_us`, the intervals of the project's pulses, it is the first heartbeat by which each of them is due."""
     if not pulses_us:
         return time_us + 1
     pulse_us = max((time_us // each + 1) * each for each in pulses_us)
@@ -29,7 +30,8 @@ def end_us_of(time_us: int, heartbeat_us: int, pulses_us: Sequence[int]) -> int:
 
 
 def too_many_heartbeats(count: int, time_us: int, ticks_max: int = TICKS_MAX) -> UsageError | None:
-    """Returns the error for input whose time reaches `time_us` over `count` heartbeats, if these exceed `ticks_max`."""
+    """Returns an error if `count` exceeds `ticks_max`, else None. `count`: the heartbeats until the input's time reaches
+    `time_us`."""
     if count <= ticks_max:
         return None
     return UsageError(
@@ -39,7 +41,7 @@ def too_many_heartbeats(count: int, time_us: int, ticks_max: int = TICKS_MAX) ->
 
 
 class Segment(NamedTuple):
-    """Rows from `begin` to `end`, and the ticks among them: tick i precedes row `places[i]`."""
+    """Rows from `begin` to before `end`, and the ticks among them. Tick i, at `ticks_us[i]`, precedes row `places[i]`."""
 
     begin: int
     end: int
@@ -49,16 +51,16 @@ class Segment(NamedTuple):
 
 @dataclass(slots=True)
 class Heartbeats:
-    """Takes the times of rows in order and yields the ticks among them. `next_us`: the first tick, if it is known before the first
-    row."""
+    """Generates the ticks among rows from the rows' times, which the caller passes in order. `next_us`: the time of the next tick;
+    None before the first row if unknown. `count`: the ticks generated so far."""
 
     interval_us: int
     next_us: int | None = None
     count: int = 0
 
     def segments_of_rows(self, times_us: Int64s) -> Iterator[Segment]:
-        """Yields all rows, and the ticks at or before the last of them, in segments of bounded size. Raises UsageError if the run
-        has more than TICKS_MAX."""
+        """Yields segments of bounded size that cover all rows and the ticks at or before the last row. Raises UsageError if the run
+        has more than TICKS_MAX ticks."""
         if not len(times_us):
             return
         if self.next_us is None:

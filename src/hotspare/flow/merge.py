@@ -1,9 +1,9 @@
 """Merges inbound partitions into one order: by (believed append time, topic, partition, offset, index).
 
 Each partition decides alone which append times to believe (partition_clock.py). A row is released when no partition can still bring
-an earlier one. A partition's next row is not before the newest time believed there, so only idle partitions hold others back, and
-ticks advance these. The order, and what is released after a given input, do not depend on how the input arrived. Rows that wait are
-not part of the state: they are read again.
+an earlier one. A partition's next row is not before the newest time believed there. So only idle partitions delay others, and ticks
+advance idle partitions. The order, and what is released after a given input, do not depend on how the input arrived. Rows that wait
+are not part of the state: a restored engine reads them again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from hotspare.rows.ordering import by_partition
 from hotspare.rows.partition_clock import Belief, PartitionClock
 
 PULLED_BYTES_MAX = 1 << 29
-"""Size limit of a batch: the offsets of one Arrow array of text end at 2 GiB, and a window emits three rows for one."""
+"""Size limit in bytes of a pulled batch. The offsets of an Arrow array of text end at 2 GiB, and a window may emit three rows for
+one."""
 
 
 _KIND_COLUMN, _TIME_COLUMN = FIXED.index("kind"), FIXED.index("time_us")
@@ -37,8 +38,8 @@ _TICK, _BAD = int(RowKind.TICK), int(RowKind.BAD)
 
 @dataclass(slots=True)
 class _Piece:
-    """Rows of one topic whose times are settled: the believed times, and `Belief.clock_us` after each row. `nbytes`: of the
-    rows."""
+    """Rows of one topic whose times are settled. `times`: the believed time of each row; `clocks`: `Belief.clock_us` after each
+    row; `nbytes`: the size of `rows`."""
 
     topic: int
     rows: pa.RecordBatch
@@ -55,16 +56,18 @@ class _Piece:
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition: its clock, rows that wait for other partitions, and later rows whose times are not settled."""
+    """A partition: its clock, the rows that wait for other partitions (`pieces`), and later rows whose times are not settled
+    (`unsettled`)."""
 
     topic: int
     clock: PartitionClock
     pieces: deque[_Piece] = field(default_factory=deque)
     unsettled: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
-    """Rows and their size, which is cheaper to keep than to compute."""
+    """Rows and their size in bytes, which is cheaper to store than to compute again."""
     waiting: int = 0
     waiting_bytes: int = 0
-    """The size of waiting rows. A batch of which only a part remains uses more memory."""
+    """The size of the waiting rows in bytes. Memory use is higher if only a part of a batch waits, because the rest of the batch is
+    not freed."""
     event_time_us: int = NO_TIME
     """The believed time of the newest event whose time is settled."""
 
@@ -90,7 +93,7 @@ class _Partition:
             at += count
 
     def subtract_released(self, piece: _Piece) -> None:
-        """Subtracts rows that no longer wait."""
+        """Subtracts the rows of a released piece from `waiting` and `waiting_bytes`."""
         self.waiting -= len(piece.times)
         self.waiting_bytes = max(0, self.waiting_bytes - piece.nbytes) if self.waiting else 0
 
@@ -102,10 +105,10 @@ class _Partition:
 
 
 class Merge:
-    """Merges declared partitions only. `beliefs`: the belief after the last row taken of each partition.
-
-    `clocks`: per partition, `Belief.clock_us` after the last row pulled. `skew_max_us`: see partition_clock.py. `bytes_max`: size
-    limit of a pulled batch of more than one row. `trusted`: topics whose times another engine has already settled.
+    """Merges the rows of declared partitions. `beliefs`: per partition, the belief after the last row that was stepped. `clocks`:
+    per partition, `Belief.clock_us` after the last row pulled. `skew_max_us`: see partition_clock.py. `bytes_max`: size limit of a
+    pulled batch of more than one row. `trusted`: topics whose append times are believed without that limit, because another engine
+    has settled them.
     """
 
     def __init__(
@@ -135,7 +138,7 @@ class Merge:
 
     @property
     def awaited_partition(self) -> PartitionKey:
-        """The partition that all others wait for: new rows there, and nowhere else, release waiting rows."""
+        """The partition for which all others wait. Only new rows of this partition release waiting rows."""
         return min(self._partitions, key=lambda key: (self._partitions[key].clock.time_us, key))
 
     @property
@@ -149,7 +152,7 @@ class Merge:
         )
 
     def set_partitions(self, partitions: Iterable[PartitionKey]) -> None:
-        """Declares which partitions exist. Raises StateError if one with waiting rows would be removed."""
+        """Declares which partitions exist. Raises StateError if that would remove a partition that has waiting rows."""
         wanted = sorted(frozenset(partitions))
         for key, each in self._partitions.items():
             if each.waiting and key not in wanted:
@@ -162,7 +165,8 @@ class Merge:
         return _Partition(key[0], PartitionClock(skew_max_us, self._beliefs.get(key, Belief())))
 
     def push(self, batch: pa.RecordBatch) -> None:
-        """Takes decoded rows, in order of position within each partition. Raises StateError for an undeclared partition."""
+        """Adds decoded rows, which must be in order of position within each partition. Raises StateError for an undeclared
+        partition."""
         if batch.num_rows == 0:
             return
         for key, rows in by_partition(batch.column("topic").to_numpy(), batch.column("partition").to_numpy()):
@@ -170,7 +174,8 @@ class Merge:
             self._push(mine if rows is None else _rows_of(mine, rows), key)
 
     def pull(self) -> Iterator[MergedRows]:
-        """Removes the rows that may be released and returns them in order, each with its believed time; no batch is empty."""
+        """Removes the rows that may be released and returns them in merge order, in batches of bounded size. `time_us` of each row
+        is its believed time; no batch is empty."""
         ready: list[_Piece] = []
         bounds = sorted((each.clock.time_us, key) for key, each in self._partitions.items())[:2]
         for key, each in self._partitions.items():
@@ -187,8 +192,8 @@ class Merge:
         partition.push(batch)
 
     def _ready(self, key: PartitionKey, partition: _Partition, bound: tuple[int, PartitionKey] | None) -> list[_Piece]:
-        """Removes the rows of a partition that no other partition can still precede. `bound`: the earliest time up to which another
-        partition is complete, and which one."""
+        """Removes and returns the rows of a partition that no other partition can still precede. `bound`: the time and the key of
+        the other partition that is complete up to the earliest time; None without another partition."""
         ready: list[_Piece] = []
         while partition.pieces:
             piece = partition.pieces[0]
@@ -208,7 +213,8 @@ class Merge:
 
 
 def _bounded(pieces: Sequence[_Piece], bytes_max: int) -> Iterator[Sequence[_Piece]]:
-    """Yields the rows of all pieces, halved in order until each part is small enough, or one row."""
+    """Splits the rows of all pieces, in merge order, into halves until each part has at most `bytes_max` bytes or one row. Yields
+    the parts."""
     count = sum(len(piece.times) for piece in pieces)
     if count < 2 or sum(piece.nbytes for piece in pieces) <= bytes_max:
         if count:
@@ -222,17 +228,17 @@ def _bounded(pieces: Sequence[_Piece], bytes_max: int) -> Iterator[Sequence[_Pie
 
 
 _BAD_COLUMN, _EVENTS_COLUMN = len(FIXED), len(FIXED) + 1
-"""Columns in the rows of one topic."""
+"""Indexes of the columns `bad` and events in the rows that `_of_topic` returns."""
 
 
 def _rows_of(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
-    """Returns rows by rising number; without a copy if they are contiguous."""
+    """Returns the rows of `batch` at the rising indexes `rows`; without a copy if these are contiguous."""
     begin, count = int(rows[0]), len(rows)
     return batch.slice(begin, count) if int(rows[-1]) - begin == count - 1 else batch.take(pa.array(rows))
 
 
 def _of_topic(batch: pa.RecordBatch, topic: int) -> pa.RecordBatch:
-    """Returns the columns for rows of the topic: FIXED, `bad` and its events."""
+    """Returns the batch with only the columns that rows of this topic need: FIXED, `bad`, and the topic's events if it has any."""
     bad, events = batch.num_columns - 1, len(FIXED) + topic
     return batch.select([*range(len(FIXED)), bad, *([events] if events < bad else [])])
 
@@ -241,7 +247,7 @@ _NONE_BAD = pa.array([], BAD_TYPE)
 
 
 def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
-    """Returns the rows of the pieces, at least one row, as one batch."""
+    """Returns the rows of the pieces as one batch in merge order. There must be at least one row."""
     times = _joined_numbers([piece.times for piece in pieces])
     fixed = {name: _joined_numbers([piece.rows.column(i).to_numpy() for piece in pieces]) for i, name in enumerate(FIXED)}
     fixed["time_us"] = times
@@ -271,7 +277,8 @@ def _bad_of(rows: pa.RecordBatch) -> pa.StructArray:
 
 
 def _order(times: Int64s) -> Int64s:
-    """Returns the order by time. Pieces are in order of partition and position, which a stable sort keeps among equal times."""
+    """Returns the indexes that sort the rows by time. The sort is stable, so rows of equal time remain in order of partition and
+    position."""
     order: Int64s = np.argsort(times, kind="stable")
     return order
 

@@ -1,7 +1,7 @@
 """Preallocated columns for small batches of outputs: creating a batch's columns costs far more than filling them.
 
-Columns are created once, for many rows, and filled row by row. Each batch of outputs is a slice of them. Its rows are written once
-and never again, so a holder of the batch sees no change.
+Columns are created once, for many rows, and filled row by row. Each batch of outputs is a slice of them. Each row is written only
+once, so a batch that a caller retains never changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hotspare.table.lanes import OutputForm
 from hotspare.table.loops.outputs import OutputColumns
 
 SMALL_OUTPUT_ROWS_MAX = 64
-"""Larger batches get columns of their own."""
+"""Batches with more rows do not use the preallocated columns."""
 _ROWS = 256
 
 
@@ -38,14 +38,14 @@ class OutputRoom:
         return self._used
 
     def last_written(self, count: int) -> pa.RecordBatch:
-        """Returns the `count` rows written last."""
+        """Returns a batch of the `count` rows just written from the index that `reserve` returned, and marks them as used."""
         assert self._batch is not None
         self._used += count
         return self._batch.slice(self._used - count, count)
 
 
 def _arrays(columns: OutputColumns, form: OutputForm) -> list[pa.Array]:
-    """Returns the columns in the order of `batch.output_schema`."""
+    """Returns the columns as Arrow arrays, in the order of `rows.batch.output_schema`."""
     sequence, offset, *fields = columns.longs
     topic, partition, index, ordinal = columns.ints
     opcode, flags = columns.bytes

@@ -1,4 +1,4 @@
-"""Numbers output chunks: gives each output its sequence, output id and digest, and builds the Arrow batch that carries them."""
+"""Numbers output chunks: assigns each output its sequence, output id and digest, and builds the Arrow batch with these columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _POSITION = (_INT32, _INT32, _INT64, _INT32)
 
 
 class Causes:
-    """The input positions, opcodes and flags of outputs, cached as Arrow columns: streams of one batch often share them."""
+    """The input positions, opcodes and flags of outputs as Arrow columns. They are cached, because streams of one batch often share
+    them."""
 
     def __init__(self, positions: Positions) -> None:
         self.positions = positions
@@ -38,7 +39,8 @@ class Causes:
         """Topic, partition, offset and index of the first and the last row selected."""
 
     def select_ranks(self, rank: Int64s) -> None:
-        """Selects rows of the batch, at least one."""
+        """Selects the input rows `rank` (indexes into `positions`, at least one), to which `first`, `last` and `columns` then
+        refer."""
         if rank is not self._rank and rank.tobytes() != self._rank.tobytes():
             self._columns = None
             first, last = rank.item(0), rank.item(-1)
@@ -57,7 +59,7 @@ class Causes:
         return self._columns
 
     def opcode_and_flags(self, chunk: Chunk) -> list[pa.Array]:
-        """Returns the columns of opcode and flags."""
+        """Returns the chunk's opcodes and flags as two Arrow columns."""
         for i, values in enumerate((chunk.opcode, chunk.flags)):
             if values is not self._what[i][0]:
                 self._what[i] = values, shared(values, _UINT8)
@@ -68,7 +70,8 @@ _NO_BYTES: UInt8s = np.empty(0, np.uint8)
 
 
 def number_and_write(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState, strings: StringTable) -> pa.RecordBatch:
-    """Advances `stream` over a chunk that is not empty and returns the outputs in `batch.output_schema`."""
+    """Numbers the outputs of a chunk that is not empty, advances `stream` past them, and returns them in
+    `rows.batch.output_schema`."""
     if len(chunk) <= SMALL_OUTPUT_ROWS_MAX and form.is_plain and is_all(chunk.valid):
         return _number_small_batch(chunk, form, causes, stream)
     head = _numbered(chunk, form.is_coded, strings.hashes, causes, stream)
@@ -76,7 +79,8 @@ def number_and_write(chunk: Chunk, form: OutputForm, causes: Causes, stream: Str
 
 
 def _number_small_batch(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState) -> pa.RecordBatch:
-    """Does what `number_and_write` does for outputs whose values are their lanes, in columns that exist already."""
+    """Does the same as `number_and_write` for few outputs without nulls whose values are their lanes (`form.is_plain`), in the
+    preallocated columns of `stream.room`."""
     count, room, ordinal = len(chunk), stream.room, _next_ordinal(stream, causes, chunk.rank)
     at = room.reserve(count, form)
     write_outputs(
@@ -100,8 +104,8 @@ def _number_small_batch(chunk: Chunk, form: OutputForm, causes: Causes, stream: 
 
 
 def number_and_write_bad(bad: BadEvents, causes: Causes, stream: StreamState) -> pa.RecordBatch:
-    """Does the same for bad events with their windows, in order of rank. Their texts are not copied; the lanes hold the hashes for
-    the digests."""
+    """Numbers bad events, which must be in order of rank, as `number_and_write` numbers outputs. Texts are not copied: the chunk's
+    lanes hold only their hashes, for the digests."""
     lanes = np.empty((len(bad), len(BAD_SCHEMA)), np.int64)
     for i, column in enumerate(bad.columns):
         lanes[:, i] = text_hashes(column).view(np.int64)
@@ -117,7 +121,8 @@ _NO_HASHES = np.empty(0, np.uint64)
 
 
 def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes: Causes, stream: StreamState) -> list[pa.Array]:
-    """Returns the columns before the fields. `hashes` are those of the codes in the lanes that are `coded`."""
+    """Numbers the outputs of a chunk, advances `stream`, and returns the columns of `output_schema` before the fields. `coded`:
+    which lanes hold string codes; `hashes`: the strings' hashes by code."""
     count, ordinal = len(chunk), _next_ordinal(stream, causes, chunk.rank)
     ordinals, digests = np.empty(count, np.int32), np.empty(count, np.uint64)
     number_outputs(
@@ -141,28 +146,29 @@ def _numbered(chunk: Chunk, coded: Bools, hashes: npt.NDArray[np.uint64], causes
 
 
 def _next_ordinal(stream: StreamState, causes: Causes, rank: Int64s) -> int:
-    """Returns the ordinal of the first of these outputs. One position's outputs in a stream may arrive in several chunks, so
-    ordinals continue."""
+    """Selects the rows `rank` in `causes` and returns the ordinal of the first output. If the stream's last output has the same
+    position, the ordinal continues from there: a position's outputs may be in several chunks."""
     causes.select_ranks(rank)
     before = stream.last
     return before[4] + 1 if before is not None and before[:4] == causes.first else 0
 
 
 def _advance_stream(stream: StreamState, count: int, digest: int, causes: Causes, ordinal: int) -> None:
-    """Advances the stream to the last of the outputs."""
+    """Advances the stream past `count` outputs. `digest` and `ordinal` are those of the last output."""
     stream.sequence += count
     stream.digest, stream.last = digest, (*causes.last, ordinal)
 
 
 def in_pieces(chunk: Chunk, form: OutputForm, strings: StringTable) -> list[Chunk]:
-    """Splits the rows, in order, into chunks of about OUTPUT_BYTES_MAX of text at most, or of one row. A step bounds only the
-    number of rows, and a row may have megabytes."""
+    """Splits the rows, in order, into chunks of at most about OUTPUT_BYTES_MAX bytes of text, or of one row. A step limits only the
+    number of rows, but one row may have megabytes."""
     pieces = text_pieces(chunk.lanes, form.coded, strings)
     return [chunk] if len(pieces) == 1 else [chunk.between(begin, end) for begin, end in pieces]
 
 
 def with_causes(batches: list[pa.RecordBatch], chunk: Chunk, time_us: Int64s) -> list[pa.RecordBatch]:
-    """Returns the outputs of a chunk with CAUSE_COLUMNS added; `time_us` is by rank."""
+    """Returns the outputs of a chunk with CAUSE_COLUMNS added. `batches`: the outputs, in the order of the chunk's rows; `time_us`:
+    the system time by rank."""
     second = (chunk.opcode == Opcode.DELETE) & np.concatenate(([False], chunk.opcode[:-1] == Opcode.UPDATE_BLOCK))
     added, at = [pa.array(time_us[chunk.rank]), pa.array(second)], 0
     found = []

@@ -1,4 +1,4 @@
-"""The core as a runner uses it: takes decoded batches, yields outputs per stream, freezes a snapshot at any batch boundary."""
+"""The core as a runner uses it: processes decoded batches, yields outputs by stream, and freezes snapshots between batches."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from hotspare.rows.partition_clock import Belief
 from hotspare.table.memory import NO_BUDGET, PageCache
 
 TakeRows: TypeAlias = Callable[[int], int]
-"""Called before each step with the number of available rows, at least 1; returns how many of them the step takes."""
+"""Called before each step with the number of available rows, at least 1. Returns how many of these rows the step processes."""
 
 OnTrace: TypeAlias = Callable[[str, pa.RecordBatch], None]
-"""Called with the outputs of a traced window: `query/window`, and a batch of `rows.batch.output_schema` without valid numbers."""
+"""Called with the outputs of a traced window: its name `query/window`, and a batch of `rows.batch.output_schema`. Sequences and
+digests in that batch are not meaningful."""
 
 
 def default_step_rows(rows: int) -> int:
-    """Returns as many of the rows as make good use of memory."""
+    """Returns the number of rows for the next step: all available `rows`, but at most STEP_ROWS_MAX."""
     return min(rows, STEP_ROWS_MAX)
 
 
@@ -40,10 +41,11 @@ _TICK_COLUMNS = ("partition", "offset", "time_us")
 
 
 class Pipeline:
-    """Merge and step over one state. Used by one thread at a time. `on_trace` is called while feeding (SPEC A40).
+    """Merges and steps batches over one state. Used by one thread at a time. `on_trace` is called while parts are computed (SPEC
+    A40).
 
-    Until `set_partitions`, every inbound topic has only partition 0. `extra_rows_max`: bounds the size of parts, see `step`.
-    `residence` decides what is evicted between steps.
+    Until `set_partitions`, every inbound topic has only partition 0. `extra_rows_max`: limits the size of parts, see `step`.
+    `residence`: the page cache that decides what is evicted between steps.
     """
 
     def __init__(
@@ -91,9 +93,9 @@ class Pipeline:
         return cls(plan, restore(plan, header, pages, residence), on_trace, extra_rows_max, residence)
 
     def set_partitions(self, partitions: Iterable[PartitionKey], skew_max_us: int | None = None) -> None:
-        """Declares which partitions to merge: (topic index, partition). `skew_max_us`: how far an append time is believed without
-        proof (partition_clock.py), a property of the input; None believes all. Raises StateError for a new value while rows
-        wait."""
+        """Declares which partitions to merge, as (topic index, partition). `skew_max_us`: how far an append time may advance and
+        still be believed at once (partition_clock.py); None: every append time is believed. Raises StateError if `skew_max_us`
+        changes while rows wait, or if a removed partition has waiting rows."""
         partitions = [key for key in partitions if key[0] < len(self.plan.entries)]  # the topic of ticks alone is not merged
         if skew_max_us == self._skew_max_us:
             self._merge.set_partitions(partitions)
@@ -112,7 +114,10 @@ class Pipeline:
     def compute_parts(
         self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = default_step_rows, known: Sequence[Poison] = ()
     ) -> Iterator[dict[str, pa.RecordBatch]]:
-        """Takes decoded rows (`batch.decoded_schema(plan.entry_schemas)`), in order within each partition, in whole messages.
+        """Processes decoded rows (`rows.batch.decoded_schema(plan.entry_schemas)`): complete messages, in order within each
+        partition. Yields the outputs by stream, part by part, at least one part. A part takes some hundredths of a second to
+        compute, even if one event or tick causes many rows. The caller must consume all parts (`is_between_batches`). `take` is
+        called before each step. `known`: rows already found to be poison; they become bad rows.
 
         Yields the outputs by stream, part by part, at least one part. A part is some hundredths of a second's work, however much
         one event or tick causes. All parts must be taken (`is_between_batches`). `take` is called before each step. `known`: rows
@@ -140,8 +145,9 @@ class Pipeline:
     def compute_parts_bisecting(
         self, decoded: pa.RecordBatch | pa.Table, found: Callable[[Poison], None], known: Sequence[Poison] = ()
     ) -> Iterator[dict[str, pa.RecordBatch]]:
-        """Yields parts as `compute_parts`, of rows on which a step has failed (`flow.poison`). Events and ticks on which it fails
-        alone are reported to `found`, which may raise, and refused. The state must be one in which no step has failed."""
+        """Yields parts as `compute_parts` does, for rows on which a step has failed (`flow.poison`). An event or tick on which a
+        step fails alone is passed to `found`, which may raise, and becomes a bad row. The pipeline must be restored first: a failed
+        step leaves its state invalid."""
         ready = self._ready(decoded, known)
         outputs: list[dict[str, pa.RecordBatch]] = []
         pieces = [batch.slice(at, STEP_ROWS_MAX) for batch in ready for at in range(0, batch.num_rows, STEP_ROWS_MAX)]
@@ -155,7 +161,7 @@ class Pipeline:
         yield from (self._untraced(made) for made in outputs or [{}])
 
     def _ready(self, decoded: pa.RecordBatch | pa.Table, known: Sequence[Poison]) -> list[MergedRows]:
-        """Returns the rows that may be stepped now, in order."""
+        """Merges the decoded rows and returns those that may be stepped now, in order, with known poison replaced by bad rows."""
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows do not have the columns of the project", detail=f"{decoded.schema}")
         for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
@@ -163,8 +169,8 @@ class Pipeline:
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
     def _without_tick_topic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows without those of the topic of ticks alone (`InboundRole.TICKS`). These pass at once: they carry no
-        events."""
+        """Returns the rows without those of the tick-only topic (`InboundRole.TICKS`), whose positions it records at once. These
+        rows have no events, so they need no merge."""
         topics = batch.column("topic").to_numpy()
         signs = np.flatnonzero(topics == len(self.plan.entries))
         if not len(signs):
@@ -181,16 +187,17 @@ class Pipeline:
         self._memory = self._residence.counts()
 
     def limit_part_rows(self, extra_rows: int) -> None:
-        """Bounds parts from the next one on to `extra_rows`. The outputs do not depend on it (law Cut)."""
+        """Limits parts, from the next part on, to `extra_rows`, but never above the constructor's limit. The outputs do not depend
+        on the limit (law Cut)."""
         self._extra_rows = min(self._extra_rows_max, extra_rows)
 
     @property
     def is_between_batches(self) -> bool:
-        """Whether all parts of the last batch are taken, so that the state can be frozen."""
+        """Whether the caller has consumed all parts of the last batch, so that the state can be frozen."""
         return self._is_whole
 
     def _untraced(self, made: dict[str, pa.RecordBatch]) -> dict[str, pa.RecordBatch]:
-        """Returns the outputs without those of traced windows, which `on_trace` gets."""
+        """Returns the outputs without those of traced windows, and passes the latter to `on_trace`."""
         if not self.plan.traces:
             return made
         for name, batch in made.items():
@@ -203,17 +210,18 @@ class Pipeline:
         return joined_parts(self.compute_parts(decoded))
 
     def freeze(self) -> FrozenProjectState:
-        """Returns the current state, to be written while feeding continues. Excludes rows that wait in the merge: they are read
-        again.
+        """Returns a snapshot of the current state, which another thread may write while feeding continues. Excludes rows that wait
+        in the merge: a restored engine reads them again.
 
-        Raises StateError before all parts are taken: a snapshot holds everything that one position causes, or nothing of it.
+        Raises StateError unless all parts of the batch are consumed: a snapshot holds all effects of a position or none.
         """
         if not self._is_whole:
             raise StateError("the state cannot be frozen before all parts of a batch are taken")
         return freeze(self.plan, self._state)
 
     def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
-        """Implements `ha.core.Core`: sets the number and digest of the stream's newest output."""
+        """Implements `ha.core.Core`: sets the sequence and digest of the stream's newest output, and its id if `last` is not None.
+        Raises StateError unless all parts of the batch are consumed."""
         if not self._is_whole:
             raise StateError("output numbers cannot change before all parts of a batch are taken")
         known = self._state.streams[stream]
@@ -221,7 +229,8 @@ class Pipeline:
         known.last = last or known.last
 
     def collect_all_strings(self) -> None:
-        """Collects all strings that nothing holds any more. Each step collects a few; outputs do not depend on when."""
+        """Collects all strings that no window holds. Each step already collects a few; outputs do not depend on when strings are
+        collected."""
         self._state.collect_all_strings()
 
     @property
@@ -241,12 +250,12 @@ class Pipeline:
 
     @property
     def awaited_partition(self) -> PartitionKey:
-        """The partition that all waiting rows wait for: a reader that holds enough of them continues there alone."""
+        """The partition for which all waiting rows wait. A reader that holds enough waiting rows reads only this partition."""
         return self._merge.awaited_partition
 
     @property
     def sequences(self) -> dict[str, int]:
-        """The newest output sequence of every stream, 0 before the first."""
+        """The sequence of the newest output of every stream, 0 before the first output."""
         return {name: stream.sequence for name, stream in self._state.streams.items()}
 
     @property
@@ -256,12 +265,13 @@ class Pipeline:
 
     @property
     def last_ids(self) -> dict[str, OutputId | None]:
-        """The id of the newest output of every stream."""
+        """The id of the newest output of every stream, None before the first output."""
         return {name: stream.last_id for name, stream in self._state.streams.items()}
 
     @property
     def next_offsets(self) -> dict[PartitionKey, int]:
-        """The offset at which a restored engine continues, by (topic index, partition); without partitions not yet read."""
+        """The offset at which a restored engine continues, by (topic index, partition). Partitions of which no row was stepped are
+        missing."""
         return {key: passed.offset + 1 for key, passed in self._state.passed.items()}
 
     @property
@@ -271,10 +281,11 @@ class Pipeline:
 
     @property
     def memory_by_window(self) -> Mapping[str, Mapping[str, int]]:
-        """The same for each window whose rows may be evicted; computed on request, between two steps."""
+        """The bytes of the state by kind, for each window whose rows may be evicted. Computed at each call, which must be between
+        two steps."""
         return self._residence.counts_by_window()
 
     @property
     def time_us(self) -> int:
-        """System time: the newest believed append time of the rows taken."""
+        """System time in us: the newest believed append time of the rows stepped."""
         return self._state.time_us

@@ -1,4 +1,4 @@
-"""A compiled project: one operator per window in evaluation order, and the windows that may run in the head."""
+"""Compiles a project to a plan: one operator per window in evaluation order, and the windows that may run in the head."""
 
 from __future__ import annotations
 
@@ -42,30 +42,32 @@ BAD_SCHEMA = Schema(
         Field("window", FieldType.STRING),
     )
 )
-"""Fields of the stream of bad events: a stable code, a sentence, the event as received, and `query/window`."""
+"""Fields of the stream of bad events: a stable reason code, a sentence, the event's text as received, and the window
+(`query/window`)."""
 BAD_KEY = (BAD_SCHEMA.fields[3],)
 """The message key of a bad event: the window that refused it."""
 
 
 class Stage(Enum):
-    """The part of a window that a node is; the value is part of its page's name."""
+    """The part of a window that a node computes. The value is part of the name of the node's page."""
 
     ENTRY = "entry"
     """A source window that others forward to: the events of its topic."""
     FORWARDED = "forwarded"
-    """The input of such a window: those events, merged with the forwarded ones."""
+    """The input of a source window that others forward to: the events of its topic, merged with the forwarded events."""
     WINDOW = "0"
     EMISSION = "emission"
-    """Runs after the window: decides which outputs are emitted, and when."""
+    """Runs after the window: decides which of its outputs are emitted, and when."""
     DELIVERY = "delivery"
-    """Runs between the window and its stream."""
+    """Runs between the window and its output stream: publishes updates as one row, or drops deletes of retention, as a connector
+    requests (`stages.delivery`)."""
     BEATS = "beats"
-    """Adds beats to the stream, which report the time reached."""
+    """Adds beats to the output stream, which report the time that the window has reached."""
     SPLITTER = "splitter"
 
 
 class Arc(NamedTuple):
-    """An edge from an earlier node: from its output `slot`, or with all its outputs."""
+    """An edge from node number `node`. It passes the outputs of that node's `slot`; EVERY_SLOT passes all outputs."""
 
     node: int
     slot: int = EVERY_SLOT
@@ -73,10 +75,9 @@ class Arc(NamedTuple):
 
 @dataclass(frozen=True)
 class Node:
-    """A window, or a stage of it, at its place in the plan. `inputs` are in the project's order; an entry has none and `entry` >=
-    0.
-
-    `in_head`: the head has done this window's work; events enter the core after it.
+    """A window, or a stage of a window, in the plan. `inputs`: the edges into the node, in the project's order. `entry`: the index
+    of the topic whose events the node receives, -1 if it has inputs instead. `in_head`: the head already runs this window, so
+    events enter the core after the node.
     """
 
     operator: Operator
@@ -91,19 +92,20 @@ class Node:
 
     @cached_property
     def page(self) -> str:
-        """The name of its page."""
+        """The name of the node's page, `query/window#stage`."""
         return f"{self.window}#{self.stage.value}"
 
     @cached_property
     def empty_inputs(self) -> tuple[Chunk, ...]:
-        """The inputs of a call without rows: an empty chunk per input, counting decoded events as one input."""
+        """An empty chunk per input, for calls of the operator without rows. Decoded events count as one input."""
         schemas = [each.schema for each in self.operator.inputs] or [self.operator.schema]
         return tuple(Chunk.empty(len(schema)) for schema in schemas)
 
 
 @dataclass(frozen=True)
 class Outlet:
-    """An output stream or a trace: its name, and the node that feeds it."""
+    """An output stream or a trace: its name, and the number of the node that feeds it. `has_beats`: whether beats are among the
+    outputs."""
 
     name: str
     node: int
@@ -115,10 +117,11 @@ class Outlet:
 class Plan:
     """A compiled project. `nodes` are in evaluation order.
 
-    `entries[i]`: the node whose output is the decoded events of topic i. It is the last window of `head_chains[i]`, or the source
-    window if that is empty. `head_chains[i]`: the stateless windows of topic i that the head runs, the source window first, or
-    none. `streams`: output streams by name, each with the node that feeds it, without the stream of bad events. `traced`: the nodes
-    of traced windows. `shared`: the state that user code shares between windows; None if there is none.
+    `head_chains[i]`: the stateless windows of topic i that the head runs, beginning with the source window; empty if the head only
+    decodes. `entries[i]`: the node whose outputs are the decoded events of topic i: the last window of `head_chains[i]`, or the
+    source window if that chain is empty. `streams`: the name of each output stream and the node that feeds it, without the stream
+    of bad events. `traced`: the nodes of traced windows. `shared`: the state that user code shares between windows; None without
+    such code.
     """
 
     resolved: Resolved
@@ -137,12 +140,12 @@ class Plan:
 
     @cached_property
     def topic_of(self) -> dict[int, int]:
-        """The topic whose decoded events each entry node gets, by node."""
+        """The index of the topic whose decoded events each entry node receives, by node number."""
         return {node: topic for topic, node in enumerate(self.entries)}
 
     @cached_property
     def outlets(self) -> tuple[Outlet, ...]:
-        """The output streams."""
+        """The output streams, without that of bad events, each with its node and its form."""
         nodes = [(name, i, self.nodes[i]) for name, i in self.streams]
         return tuple(Outlet(name, i, OutputForm(each.operator.schema), each.stage is Stage.BEATS) for name, i, each in nodes)
 
@@ -153,7 +156,7 @@ class Plan:
 
     @cached_property
     def followers(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The inputs that each node feeds: (node, number of its input)."""
+        """The edges that start at each node, as (number of the receiving node, number of that node's input)."""
         found: list[list[tuple[int, int]]] = [[] for _ in self.nodes]
         for i, node in enumerate(self.nodes):
             for number, arc in enumerate(node.inputs):
@@ -161,7 +164,7 @@ class Plan:
         return tuple(map(tuple, found))
 
     def head_chain(self, topic: int) -> Chain | None:
-        """Returns the operators that the head runs on the events of a topic, or None if it only decodes them."""
+        """Returns the operators that the head runs on the events of topic number `topic`; None if the head only decodes them."""
         operators = [node.operator for node in self.nodes if node.in_head and node.operator.id in self.head_chains[topic]]
         if not operators:
             return None
@@ -180,14 +183,15 @@ class Plan:
 
     @property
     def prefixes(self) -> dict[str, RowPrefix]:
-        """The columns that each stream's rows need before the fields, to be read back unchanged. None for a window that emits only
-        inserts; with flags if updates may be partial."""
+        """The columns before the fields that a reader needs to restore the rows, by stream. RowPrefix.NONE if the window emits only
+        inserts, EVENT (with flags) if updates may be partial, else OPCODE."""
         known = {name: self.nodes[i].operator.output_changelog for name, i in self.streams}
         return {name: _prefix_of(changelog) for name, changelog in known.items()}
 
     @property
     def windows_with_rows(self) -> RowFacts:
-        """The windows that keep rows, other than rows that wait for a pulse; those that emit only inserts; their tables."""
+        """The windows that store rows, not counting rows that wait for a pulse; the windows that emit only inserts; the table
+        inputs of each window; and the windows that store only tables."""
         windows = [node.operator for node in self.nodes if node.stage is Stage.WINDOW]
         leaving = {node.operator.id: node.operator.output_changelog for node in self.nodes}  # the last stage's
         return RowFacts(
@@ -219,7 +223,7 @@ def _prefix_of(changelog: Changelog) -> RowPrefix:
 
 
 def compile_plan(resolved: Resolved) -> Plan:
-    """Compiles the operators of a project. Raises ProjectError with all mistakes that only compiling finds."""
+    """Returns the plan of a resolved project. Raises ProjectError with all mistakes that only compiling finds."""
     shared = compile_shared(_scripts(resolved))
     stages, mistakes = _operators(resolved)
     if mistakes:
@@ -280,7 +284,8 @@ def _before_forwarded(window: ResolvedWindow, topic: int, first: int, sources: S
 
 
 def _outlet(resolved: Resolved, window: WindowId, last: int, nodes: list[Node]) -> int:
-    """Returns the node whose outputs are the window's stream. May append that node and one before it."""
+    """Returns the number of the node whose outputs are the window's stream. Appends stages for delivery and beats to `nodes` if the
+    window needs them. `last`: the window's last node so far."""
     given, stages = [OperatorInput(resolved.schema(window), nodes[last].operator.output_changelog)], []
     delivery, beats = (made(resolved.window(window), given) for made in (DeliveryOperator, BeatsOperator))
     if not delivery.is_passthrough:
@@ -294,12 +299,12 @@ def _outlet(resolved: Resolved, window: WindowId, last: int, nodes: list[Node]) 
 
 
 Stages = Mapping[Stage, Operator]
-"""The operators of one window, in order."""
+"""The operators of one window by stage, in the order in which they run."""
 
 
 def _operators(resolved: Resolved, mistaken: Collection[WindowId] = ()) -> tuple[dict[WindowId, Stages], list[Mistake]]:
-    """Returns the stages of all windows except `mistaken`, and every mistake. Downstream of a mistaken window it reports only
-    mistakes that do not follow from that one."""
+    """Returns the stages of all windows except `mistaken`, and every mistake found. Downstream of a mistaken window, mistakes that
+    only follow from that window's mistake are not reported."""
     stages: dict[WindowId, Stages] = {}
     leaving: dict[WindowId, Changelog] = {}
     mistakes: list[Mistake] = []
@@ -319,7 +324,8 @@ def _operators(resolved: Resolved, mistaken: Collection[WindowId] = ()) -> tuple
 
 
 def _repeated_keys(window: ResolvedWindow, leaving: Mapping[WindowId, Changelog], resolved: Resolved) -> Mistake | None:
-    """Returns the mistake of a window whose index would refuse repeated keys: its input emits one key again and again."""
+    """Returns a mistake if the window has an index, which refuses repeated keys, and its input may insert one key repeatedly; else
+    None."""
     for source, _ in window.inputs:
         given = leaving.get(source, DISTINCT)
         emits_new = resolved.window(source).window.emission.emit is Emit.NEW
@@ -347,8 +353,9 @@ def _traced(resolved: Resolved) -> frozenset[WindowId]:
 
 
 def _head_chain(resolved: Resolved, source: WindowId, stages: Mapping[WindowId, Stages]) -> tuple[WindowId, ...]:
-    """Returns the source and the windows that follow it one after another, as far as the head can run them. The outputs of the last
-    enter the core, so only the last may be traced or published."""
+    """Returns the source window and the windows downstream of it, as far as they form a chain that the head can run; empty if the
+    head can run no window after the source. The outputs of the last one enter the core, so only the last may be traced or
+    published."""
     if resolved.window(source).forwarding_windows:
         return ()
     chain: list[WindowId] = []

@@ -1,10 +1,10 @@
 """Finds the events and ticks on which the engine itself fails, and replaces each by a bad row.
 
-A step changes the state in place, so a state in which one failed is lost. The caller retries the rows from the state before the
-step. If they fail again, they are bisected, each half from the state before it, until one row fails alone. That row is the poison.
-It becomes a bad row, as if the head had refused it, so no window sees it, and its position and its time pass. What a refused tick
-would have caused, the next one causes: at a heartbeat windows do all that is due by then. The result does not depend on how the
-rows were cut, so every engine of a group finds the same poison (law Cut).
+A step changes the state in place, so a failed step destroys the state. The caller retries the rows from the state before the step.
+If the step fails again, the rows are bisected, each half from the state before it, until one row fails alone. That row is the
+poison. The poison becomes a bad row, as if the head had refused it: no window processes it, but the engine's position and time
+advance past it. The effects of a refused tick follow at the next tick, because at a heartbeat windows do all that is due by then.
+The result does not depend on how the rows were cut, so every engine of a group finds the same poison (law Cut).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Step: TypeAlias = Callable[[State, MergedRows], Iterator[dict[str, pa.RecordBatc
 
 
 class WindowFailure(Exception):
-    """A window failed on its input; `cause` is the error."""
+    """Raised if a window fails on its input. `cause`: the error that the window's operator raised."""
 
     def __init__(self, window: str, cause: Exception) -> None:
         super().__init__(f"window {window}: {type(cause).__name__}: {cause}")
@@ -39,7 +39,7 @@ class WindowFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Poison:
-    """A row that makes the engine fail: its position and kind, the error, and the window that fails ("": unknown)."""
+    """A row on which the engine fails: its position and kind, the error, and the window that fails ("" if unknown)."""
 
     kind: RowKind
     topic: int
@@ -53,9 +53,9 @@ class Poison:
 def retry_and_bisect(
     step: Step, plan: Plan, state: State, rows: MergedRows, found: Callable[[Poison], None]
 ) -> tuple[State, list[dict[str, pa.RecordBatch]]]:
-    """Returns the state after `rows`, and all outputs.
+    """Steps `rows` with retry and bisect; returns the state after them, and all outputs.
 
-    Calls `found`, which may raise, with each poison before it is replaced. Costs a copy of the state for each try.
+    Calls `found`, which may raise, with each poison before the row is replaced by a bad row. Each try copies the state.
     """
     outputs: list[dict[str, pa.RecordBatch]] = []
     waiting = [(0, rows.num_rows)]
@@ -79,7 +79,7 @@ def retry_and_bisect(
 
 
 def with_refused(plan: Plan, rows: MergedRows, known: Sequence[Poison]) -> MergedRows:
-    """Returns the rows, with those known to be poison replaced by bad rows."""
+    """Returns the rows, with each row whose position is that of a `known` poison replaced by a bad row."""
     names = ("topic", "partition", "offset", "index")
     places = [rows.column(name) for name in names] if known else []
     for poison in known:
@@ -97,7 +97,8 @@ def _poison(row: MergedRows, error: Exception) -> Poison:
 
 
 def _refused(plan: Plan, rows: MergedRows, row: int, poison: Poison) -> MergedRows:
-    """Returns the rows, with `row` replaced by a bad row. It names only the error's class: the rest may differ between engines."""
+    """Returns the rows with row number `row` replaced by a bad row. The bad row names only the error's class, because the error's
+    text may differ between engines."""
     window, text, what = str(plan.resolved.sources[poison.topic]), "", "at this tick"
     if poison.kind is RowKind.EVENT:
         opcode, what = rows.column("opcode")[row : row + 1], "on this event"

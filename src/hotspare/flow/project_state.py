@@ -1,4 +1,4 @@
-"""Everything that an engine remembers of a project: pages, positions, time, and the progress of its output streams."""
+"""The complete state of a project in an engine: pages, positions, time, and the progress of its output streams."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hotspare.table.pages import LazyPart, Page
 from hotspare.table.strings import HoldsCodes, StringTable, TextCollector
 
 PartitionKey: TypeAlias = tuple[int, int]
-"""Index of the inbound topic in Resolved.sources, and number of the partition."""
+"""The index of the inbound topic in `Resolved.sources`, and the partition's number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """The last row of a partition that a step took, and the believed time at it."""
+    """The position of the last row of a partition that was stepped, and the system time in us at that row."""
 
     offset: int
     index: int
@@ -27,8 +27,8 @@ class Passed:
 
 @dataclass(slots=True)
 class StreamState:
-    """The newest output of a stream: its sequence (0: none yet), the digest up to it, and the numbers of its id. `room`, for the
-    next outputs, is in no snapshot."""
+    """The newest output of a stream. `sequence`: 0 before the first output. `digest`: the digest up to that output. `last`: the
+    numbers of its id. `room`: preallocated columns for the next outputs; not part of snapshots."""
 
     sequence: int = 0
     digest: int = 0
@@ -44,13 +44,13 @@ class StreamState:
 class State:
     """The state of a project, owned by one engine at a time; `flow.step.step` changes it in place.
 
-    pages              by `query/window#slice`
+    pages              by name, `query/window#stage`
     strings            not part of a snapshot: pages are written with the strings that they use
     collector          garbage-collects strings that no page holds, a little after each step
-    lazy_parts         parts whose row pages a restore left in the store: read at use, or a few after each step
-    passed             per partition
+    lazy_parts         parts with row pages that are still in the store after a restore: read at use, or a few after each step
+    passed             per partition, the last row stepped
     clocks             per partition, the append time from which its believed time continues (`partition_clock.Belief`)
-    time_us            system time: the greatest believed time of the rows taken; NO_TIME before the first
+    time_us            system time: the greatest believed time of the rows stepped; NO_TIME before the first
     heartbeat_time_us  system time of the last heartbeat; NO_TIME before the first
     streams            by name, including `rows.batch.BAD_STREAM`
     is_whole           False during a batch: until all its outputs are taken, the state must not be continued or saved
@@ -68,17 +68,19 @@ class State:
     is_whole: bool = True
 
     def collect_strings(self, rows: int) -> None:
-        """Collects some of the strings that no window holds, after a step of `rows` rows."""
+        """Continues the garbage collection of strings that no window holds. The amount of work is bounded and grows with `rows`,
+        the rows of the step before."""
         self._mark_pinned()
         self.collector.collect_some(self.strings, self._holders, rows)
 
     def load_some_pages(self, rows: int) -> None:
-        """Reads some of the pages that a restore left in the store, after a step of `rows` rows. Raises what the store raises."""
+        """Reads a few of the row pages that are still in the store after a restore. `rows`: the rows of the step before. Propagates
+        errors of the store."""
         if self.lazy_parts:
             self.lazy_parts = [part for part in self.lazy_parts if part.load_some_pages(rows)]
 
     def collect_all_strings(self) -> None:
-        """Collects all strings that no window holds now. Outputs do not depend on when this happens."""
+        """Garbage-collects all strings that no window holds. Outputs do not depend on when strings are collected."""
         self._mark_pinned()
         self.collector.finish(self.strings, self._holders)
         self.collector.begin(self.strings)
@@ -92,7 +94,7 @@ class State:
         return _holders_in(self.pages)
 
     def _pinned_holders(self) -> dict[str, HoldsCodes]:
-        """Returns the holders whose texts are never evicted."""
+        """Returns the parts with string codes, of pinned pages only: their texts are never evicted."""
         return _holders_in({name: page for name, page in self.pages.items() if page.is_pinned})
 
 

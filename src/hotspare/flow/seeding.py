@@ -1,9 +1,9 @@
 """Seeds a rebuilt window from upstream windows whose state survived the upgrade.
 
 Most windows may begin empty: an update of a row that they never saw is an insert, and its delete has no effect. A window that
-computes from changes alone, such as an aggregate over rows that another window keeps, may not: it would subtract what it never
-added. It is given the upstream rows as if they arrived now, one after the other in order of arrival. No outputs are emitted for
-them.
+computes from changes alone, such as an aggregate over rows that another window stores, may not: it would subtract rows that it
+never added. Such a window is seeded: it processes the upstream rows as if they arrived now, one after the other in order of
+arrival. No outputs are emitted for these rows.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ _AT_ONCE = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class UpstreamRows:
-    """The kept windows, by node number, whose rows a node's outputs may change. `readable_nodes`: the node's page holds the rows
-    that it emitted; `unreadable_nodes`: the page holds something else. Both empty: there are no such rows."""
+    """The upstream windows with kept state, as node numbers, whose rows a node's outputs may update or delete. `readable_nodes`:
+    windows whose pages hold the rows that they emitted. `unreadable_nodes`: windows whose pages hold other state. Both are empty if
+    a node's outputs refer to no earlier rows."""
 
     readable_nodes: frozenset[int] = frozenset()
     unreadable_nodes: frozenset[int] = frozenset()
@@ -44,7 +45,8 @@ _NO_UPSTREAM_ROWS = UpstreamRows()
 
 
 def upstream_rows(plan: Plan, kept: Collection[str]) -> list[UpstreamRows]:
-    """Returns the upstream rows of each node. `kept`: the pages that have their state; all others begin empty or are filled."""
+    """Returns the upstream rows of each node, by node number. `kept`: names of the pages that retain their state; all other pages
+    begin empty or are seeded."""
     found: list[UpstreamRows] = []
     for i, node in enumerate(plan.nodes):
         page = Page() if node.in_head else node.operator.open()
@@ -65,21 +67,21 @@ def upstream_rows(plan: Plan, kept: Collection[str]) -> list[UpstreamRows]:
 
 
 def windows_to_seed(plan: Plan, kept: Collection[str]) -> dict[WindowId, UpstreamRows]:
-    """Returns the windows that are rebuilt and need rows for it, with the nodes that keep these."""
+    """Returns the windows that must be seeded, each with the upstream nodes that store the rows. `kept` as in `upstream_rows`."""
     ahead = upstream_rows(plan, kept)
     needy = {node.operator.id: _upstream_of_inputs(node, ahead) for node in plan.nodes if _needs_seed(node, kept)}
     return {window: rows for window, rows in needy.items() if rows != _NO_UPSTREAM_ROWS}
 
 
 def pages_to_seed(plan: Plan, kept: Collection[str]) -> frozenset[str]:
-    """Returns the pages that `seed_windows` reads or fills."""
+    """Returns the names of the pages that `seed_windows` reads or fills."""
     return frozenset(plan.nodes[i].page for i in _seed_paths(plan, kept))
 
 
 def seed_windows(plan: Plan, state: State, kept: Collection[str]) -> list[str]:
-    """Fills the windows that need rows and returns their pages. The rows must be readable (`UpstreamRows.readable_nodes`). Raises
-    what `Operator.process_chunks` raises. Rows of one window follow those of another, piece by piece. A window that holds its own
-    rows is given none."""
+    """Seeds the windows that need upstream rows, in `state`, and returns the names of their pages. The rows must be readable
+    (`UpstreamRows.readable_nodes`). Propagates errors of `Operator.process_chunks`. All rows of one upstream window are propagated
+    before those of the next. A window on the path that stores its own rows receives none."""
     way = _seed_paths(plan, kept)
     tellers = {i: node for i, node in way.items() if node.page in kept and state.pages[node.page].parts}
     behind = {i: node for i, node in way.items() if i not in tellers}
@@ -103,7 +105,8 @@ def _upstream_of_inputs(node: Node, ahead: list[UpstreamRows]) -> UpstreamRows:
 
 
 def _seed_paths(plan: Plan, kept: Collection[str]) -> dict[int, Node]:
-    """Returns the nodes on the paths from kept rows to windows that need them, in the plan's order."""
+    """Returns the nodes, by number in the plan's order, on the paths from windows with readable rows to windows that must be
+    seeded."""
     ahead = upstream_rows(plan, kept)
     found, left = set[int](), [i for i, node in enumerate(plan.nodes) if _needs_seed(node, kept)]
     while left:
@@ -115,8 +118,8 @@ def _seed_paths(plan: Plan, kept: Collection[str]) -> dict[int, Node]:
 
 
 def _emitted_rows(node: Node, page: Page, strings: StringTable) -> Chunk | None:
-    """Returns the rows that a window emitted and has not retracted, as inserts in order of arrival; None if its page does not hold
-    them."""
+    """Returns the rows that a window emitted and has not retracted, as inserts in order of arrival; None if the window's page does
+    not hold its emitted rows."""
     if node.stage is not Stage.WINDOW:
         return None
     part = page.parts.get(ROWS)
@@ -127,7 +130,8 @@ def _emitted_rows(node: Node, page: Page, strings: StringTable) -> Chunk | None:
 
 
 def _propagate(plan: Plan, behind: Mapping[int, Node], state: State, left: dict[int, OperatorResult]) -> None:
-    """Passes the outputs of a node through the nodes `behind`, which are in the plan's order."""
+    """Processes the outputs `left` of a node in the downstream nodes `behind`, which are in the plan's order, and changes their
+    pages. Adds their outputs to `left`."""
     for i, node in behind.items():
         inputs = [_through(left.get(arc.node), arc) for arc in node.inputs]
         if any(inputs):
@@ -135,14 +139,14 @@ def _propagate(plan: Plan, behind: Mapping[int, Node], state: State, left: dict[
 
 
 def _through(left: OperatorResult | None, arc: Arc) -> Chunk | None:
-    """Returns the outputs that take this edge."""
+    """Returns the outputs that the edge `arc` passes; None if the node has no outputs."""
     if left is None or left.slots is None or arc.slot == EVERY_SLOT:
         return None if left is None else left.chunk
     return passed_rows(left.chunk, (left.slots == arc.slot) | (left.slots == EVERY_SLOT))
 
 
 def _applied(plan: Plan, at: int, state: State, inputs: list[Chunk | None]) -> OperatorResult:
-    """Returns the outputs of a node for these inputs, one input after the other; changes its page."""
+    """Returns the outputs of node number `at` for `inputs`, processed one input after the other; changes the node's page."""
     node, chunks, slots, first = plan.nodes[at], list[Chunk](), list[Int64s](), 0
     page = state.pages[node.page]
     for number, chunk in enumerate(inputs):
@@ -161,7 +165,8 @@ def _applied(plan: Plan, at: int, state: State, inputs: list[Chunk | None]) -> O
 
 
 def _pieces(chunk: Chunk | None) -> Iterator[Chunk]:
-    """Yields pieces of bounded size, with ranks from 0; rows of one rank stay together."""
+    """Yields the chunk in pieces of about `_AT_ONCE` rows, with ranks from 0. Rows of one rank stay in one piece. None yields
+    nothing."""
     begin = 0
     while chunk is not None and begin < len(chunk):
         end = min(begin + _AT_ONCE, len(chunk))
@@ -175,7 +180,7 @@ def _later(chunk: Chunk, ranks: int) -> Chunk:
 
 
 def _now(state: State, rows: int) -> Timeline:
-    """Returns a timeline at the state's time for all rows, without a heartbeat."""
+    """Returns a timeline of `rows` rows, all at the state's time, without a heartbeat."""
     none = np.zeros(rows, np.int32)
     nowhere = Positions(none, none, np.zeros(rows, np.int64), none)
     return Timeline(np.full(rows, state.time_us, np.int64), np.empty(0, np.int64), positions=nowhere)

@@ -1,8 +1,8 @@
 """The version of windows' semantics: an engine of one version does not continue the state and the outputs of another.
 
-A project's hash identifies the project, not what its windows make of it. `SEMANTICS` rises with every change after which the same
-project over the same input gives other outputs, or keeps another state. A group's facts and its snapshots carry the version with
-which they were begun. So an engine of another version is refused with a clear error, and does not publish other outputs.
+A project's hash identifies the project, not how this version of hotspare evaluates it. `SEMANTICS` must rise with every change
+after which the same project over the same input has other outputs or another state. A group's facts and its snapshots record the
+version of the engine that began them. So an engine of another version fails with a clear error instead of publishing other outputs.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ _UNREADABLE = 0
 
 
 def stated_semantics(fact: bytes) -> int:
-    """The version that a group's fact states; 0, which no hotspare has, if the fact is not a number."""
+    """Returns the version in a group's fact; 0, which is never a valid version, if the fact is not a decimal number."""
     return int(fact) if fact.isdigit() else _UNREADABLE
 
 
 def refuse_other_semantics(found: int, subject: str) -> None:
-    """Raises ProjectChanged if `subject`, a group or a snapshot, was begun with a version other than `SEMANTICS`."""
+    """Raises ProjectChanged if the version `found` is not `SEMANTICS`. `subject`: the group or snapshot with that version, for the
+    message."""
     if found == SEMANTICS:
         return
     age = "an older version" if found < SEMANTICS else "a newer version"

@@ -1,9 +1,9 @@
 """Encodes snapshots: a page is a small JSON index and flat little-endian buffers, the header is JSON.
 
-A page carries the strings that it uses, numbered by first occurrence in it, so it can be read, moved and compared alone. Equal
-states give equal bytes. Row pages of a paged part are pages of their own, `PAGE/PART/NUMBER`. One that a store already has may hold
-rows deleted since, and need not be written again. Checksums belong to the store; this module checks everything that could make a
-restored engine wrong or crash.
+A page contains the strings that it uses, numbered by their first occurrence in the page, so it can be read, moved and compared
+alone. Equal states have equal bytes. Row pages of a paged part are separate pages, named `PAGE/PART/NUMBER`. A row page that the
+store already has need not be written again, even if some of its rows were deleted since. Checksums belong to the store; this module
+checks everything that could make a restored engine wrong or crash.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _ALIGNMENT = 64
 _DTYPES = frozenset({"<i8", "<f8", "<u4", "|b1", "|u1"})
 _DICTIONARY = "strings"
 _KEYS = "keys"
-"""Prefix of a key filter's number; a row page's number has none."""
+"""Prefix of the number in a key filter's page name. The number of a row page has no prefix."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPageContent:
-    """A row page as `stores.contract.Content`."""
+    """Implements `stores.contract.Content` for a row page, which is encoded on request."""
 
     part: str
     page: RowPage
@@ -60,7 +60,7 @@ class RowPageContent:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilterContent:
-    """A key filter as `stores.contract.Content`."""
+    """Implements `stores.contract.Content` for a key filter, which is encoded on request."""
 
     part: str
     page: KeyFilterPage
@@ -83,14 +83,15 @@ def _of_part(part: str, columns: Columns) -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class FrozenProjectState:
-    """A state at a batch boundary. `contents` or `pages` may be consumed in another thread while the engine continues."""
+    """A state at a batch boundary. Another thread may consume `contents` or `pages` while the engine continues."""
 
     header: bytes
     frozen_pages: dict[str, Page]
     strings: FrozenStrings
 
     def contents(self) -> Iterator[tuple[str, bytes | RowPageContent | KeyFilterContent]]:
-        """Yields every page by name; row pages and key filters are encoded on request."""
+        """Yields the name and content of every page. Windows' pages are encoded bytes; row pages and key filters are encoded when
+        the caller calls `encode`."""
         for name in sorted(self.frozen_pages):
             page = self.frozen_pages[name]
             yield name, encode_page(page, self.strings)
@@ -102,13 +103,14 @@ class FrozenProjectState:
                     yield f"{name}/{part_name}/{_KEYS}{keys.number}", KeyFilterContent(part_name, keys, self.strings)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
-        """Yields every page by name, encoded, including those that a store already has."""
+        """Yields the name and encoded bytes of every page, including row pages that a store already has."""
         for name, content in self.contents():
             yield name, content if isinstance(content, bytes) else content.encode()
 
 
 def freeze(plan: Plan, state: State, only: Container[str] | None = None) -> FrozenProjectState:
-    """Shares the state's buffers copy-on-write, at next to no cost. `only`: restricts it to these pages."""
+    """Returns a frozen copy of the state. The copy shares the state's buffers copy-on-write, so freezing costs very little. `only`:
+    freezes just the pages with these names."""
     return FrozenProjectState(
         header=_header(plan, state),
         frozen_pages={name: page.freeze() for name, page in state.pages.items() if page.parts and (only is None or name in only)},
@@ -120,7 +122,8 @@ def restore(
     plan: Plan, header: bytes, pages: Mapping[str, bytes], residence: PageCache = NO_BUDGET, only: Container[str] | None = None
 ) -> State:
     """Returns the state of a snapshot. Pages are requested one after the other, so `pages` need not be in memory. `only`: restores
-    just these pages; other windows stay empty. Raises SnapshotFormat, ProjectChanged, SnapshotDamaged, and what `pages` raises."""
+    just the pages with these names; other windows remain empty. Raises SnapshotFormat, ProjectChanged or SnapshotDamaged;
+    propagates errors of `pages`."""
     state = fresh_state(plan, residence=residence)
     with _raising_damage():
         _read_header(plan, state, json.loads(header))
@@ -167,7 +170,8 @@ def check_header(plan: Plan, content: dict[str, Any]) -> None:
 
 
 def check_origin(plan: Plan, content: dict[str, Any]) -> None:
-    """Raises SnapshotFormat or ProjectChanged if the header is not that of a snapshot of `plan`, of any semantics."""
+    """Raises SnapshotFormat or ProjectChanged if the header is not that of a snapshot of `plan`. Does not check the version of
+    windows' semantics."""
     _check_format("the snapshot", content["format"])
     if content["project"] != plan.project_hash:
         raise ProjectChanged(
@@ -200,7 +204,7 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
 
 
 def encode_page(page: Page, strings: FrozenStrings) -> bytes:
-    """Returns a page in its canonical form, without its row pages."""
+    """Returns the bytes of a window's page in canonical form, without its row pages."""
     columns = {
         f"{part_name}/{name}": column
         for part_name in sorted(page.parts)
@@ -210,7 +214,7 @@ def encode_page(page: Page, strings: FrozenStrings) -> bytes:
 
 
 def _encode(columns: Columns, known: FrozenStrings) -> bytes:
-    """Encodes buffers in order of names, and the strings that they use."""
+    """Returns the bytes of a page: the columns in order of their names, and the strings that they use."""
     buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]] = []
     used = [np.zeros(1, np.int64)]
     for name in sorted(columns):
@@ -245,7 +249,8 @@ def _pack(buffers: list[tuple[str, npt.NDArray[Any], tuple[int, ...]]]) -> bytes
 
 
 def unpack(data: bytes) -> dict[str, Column]:
-    """Returns the buffers of a page by name, with codes that number the strings of this page."""
+    """Returns the columns of an encoded page by name. String codes are indexes into this page's own strings. Raises
+    SnapshotDamaged, SnapshotFormat, or a built-in error for damaged bytes."""
     begin = len(_MAGIC) + 8
     if data[: len(_MAGIC)] != _MAGIC:
         raise SnapshotDamaged("a page has an invalid beginning")
@@ -271,25 +276,26 @@ def unpack(data: bytes) -> dict[str, Column]:
 
 @runtime_checkable
 class PagesInStore(Protocol):
-    """Pages that remain in the store, to be read at any later time; not those that are in memory."""
+    """Pages that remain in the store, so that they can be read at any later time. A mapping of pages in memory does not implement
+    this."""
 
     def store_key_of(self, page: str) -> object:
         """Returns the value that the store passed to `Content.set_store_key` for this page."""
 
     def prefetch_pages(self, pages: Sequence[str]) -> None:
-        """Announces that these are read soon; best effort."""
+        """Announces that the caller will read these pages soon. Best effort."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRowPages(Mapping[tuple[str, int], bytes]):
-    """The row pages of one window by part and number, read on request, now or later. `names`, `key_filter_names`: the names of row
-    pages and of key filters in `pages`."""
+    """The row pages of one window by part and number, read from `pages` on request. `names`: the name of each row page in `pages`;
+    `key_filter_names`: that of each key filter."""
 
     pages: Mapping[str, bytes]
     names: dict[tuple[str, int], str]
     key_filter_names: dict[tuple[str, int], str]
     in_store: PagesInStore | None = field(init=False)
-    """`pages`, if they remain in the store. Checked once: testing for a protocol is slow, and pages are many."""
+    """`pages` if it is a `PagesInStore`, else None. Checked once, because a protocol check is slow and there may be many pages."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "in_store", self.pages if isinstance(self.pages, PagesInStore) else None)
@@ -315,7 +321,7 @@ class WindowRowPages(Mapping[tuple[str, int], bytes]):
 
 
 class _Decoded(SnapshotRowPages):
-    """The row pages of one part by number, decoded on request; strings get codes then."""
+    """The row pages of one part by number, decoded on request. Decoding a page adds its strings to the string table."""
 
     def __init__(self, part: str, of_rows: WindowRowPages, strings: StringTable, hold: Callable[[Int64s], object]) -> None:
         self._part, self._block_of_rows, self._strings, self._hold = part, of_rows, strings, hold
@@ -379,7 +385,7 @@ class _Decoded(SnapshotRowPages):
 
 @contextmanager
 def _raising_damage() -> Iterator[None]:
-    """Raises SnapshotDamaged for the errors that malformed pages cause."""
+    """Turns the errors that malformed pages cause into SnapshotDamaged."""
     try:
         yield
     except (ValueError, KeyError, TypeError, IndexError, OverflowError, AttributeError) as error:
@@ -387,17 +393,19 @@ def _raising_damage() -> Iterator[None]:
 
 
 def unreadable(what: str, error: Exception) -> SnapshotDamaged:
-    """Returns the error for `what`. Content that is not even text is likely to be encrypted, so a hint names the key option."""
+    """Returns the SnapshotDamaged that `what` cannot be read because of `error`. Content that is not text is probably encrypted, so
+    the hint then names the key option."""
     hint = "if it is encrypted, name its key: ?key_file=/run/secrets/key" if isinstance(error, UnicodeDecodeError) else ""
     return SnapshotDamaged(f"{what} cannot be read", detail=str(error), hint=hint)
 
 
 def _pin_nothing(codes: Int64s) -> None:
-    """Holds no texts: used for pages whose texts may be evicted."""
+    """Pins no strings: the `hold` function for pages whose texts may be evicted."""
 
 
 def decode_page(page: Page, data: bytes, of_rows: WindowRowPages, strings: StringTable) -> None:
-    """Fills a fresh page from its canonical form and from its row pages, some of which may be read later; strings get codes."""
+    """Fills a fresh page from its canonical bytes `data` and from its row pages, and adds its strings to `strings`. Row pages in a
+    store may be read later. Raises SnapshotDamaged or a built-in error for damaged bytes."""
     hold = strings.pin_codes if page.is_pinned else _pin_nothing
     for name, columns in _decode(data, list(page.parts), strings, hold).items():
         part, row_pages = page.parts[name], _Decoded(name, of_rows, strings, hold)
@@ -410,7 +418,8 @@ def decode_page(page: Page, data: bytes, of_rows: WindowRowPages, strings: Strin
 
 
 def _decode(data: bytes, parts: list[str], strings: StringTable, hold: Callable[[Int64s], object]) -> dict[str, dict[str, Column]]:
-    """Returns the columns by part, with codes of `strings`, which are passed to `hold`."""
+    """Returns the columns of an encoded page by part. String codes are those of the table `strings`; they are also passed to
+    `hold`."""
     columns = unpack(data)
     dictionary = _dictionary(columns)
     _check_codes(columns, len(dictionary))
@@ -431,7 +440,7 @@ def _check_codes(columns: Columns, count: int) -> None:
 
 
 def _of_parts(columns: Columns, parts: list[str]) -> dict[str, dict[str, Column]]:
-    """Returns the columns by part, without the strings."""
+    """Groups a page's columns by part and returns them, without the columns of the page's strings."""
     found: dict[str, dict[str, Column]] = {name: {} for name in parts}
     for name, column in columns.items():
         part, _, buffer = name.rpartition("/")

@@ -25,7 +25,7 @@ from hotspare.table.relation import Relation
 from hotspare.table.strings import StringTable
 
 ROWS = "rows"
-"""The part of a window's page that holds the window's own rows, as emitted."""
+"""The name of the part that holds the rows that a window emitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class StreamAt:
 
 @dataclass(frozen=True, slots=True)
 class HeaderFacts:
-    """The content of a header. `positions`: the last offset taken, by (index of the inbound topic, partition). `extra`: other
-    entries, such as the origin of a persisted snapshot."""
+    """The content of a header. `positions`: the last offset processed, by (index of the inbound topic, partition). `extra`: all
+    entries that are not listed here, such as the origin of a persisted snapshot."""
 
     format: int
     semantics: int
@@ -70,9 +70,9 @@ def header_facts(header: bytes) -> HeaderFacts:
 
 @dataclass(frozen=True, slots=True)
 class PartSize:
-    """The size of one part of a window's state. `window` is `query/window`, followed by the stage if it is not the window itself.
-    `rows` is None if the part is not a table. `pages`: the count of row pages, without the window's own page. `bytes`: as
-    written."""
+    """The size of one part of a window's state. `window`: `query/window`, followed by the stage in parentheses if the part belongs
+    to a stage before or after the window. `rows`: None if the part is not a table. `pages`: the count of row pages. `bytes`: the
+    size as written."""
 
     window: str
     part: str
@@ -82,7 +82,7 @@ class PartSize:
 
 
 def part_sizes(pages: Mapping[str, bytes]) -> list[PartSize]:
-    """Returns the sizes by window and part. Raises SnapshotDamaged if a page cannot be read."""
+    """Returns the size of every part, ordered by window and part. Raises SnapshotDamaged if a page cannot be read."""
     owners = sorted(name for name in pages if _is_whole(name))
     beside: dict[tuple[str, str], list[tuple[bool, int]]] = {}
     for name, data in pages.items():
@@ -104,7 +104,7 @@ def part_sizes(pages: Mapping[str, bytes]) -> list[PartSize]:
 
 
 def _is_whole(name: str) -> bool:
-    """Whether it is the page of a window (`query/window#stage`), not a page of its rows (`query/window#stage/part/number`)."""
+    """Whether `name` is that of a window's page (`query/window#stage`), not of a row page (`query/window#stage/part/number`)."""
     return "/" not in name.rpartition("#")[2]
 
 
@@ -126,7 +126,7 @@ def _row_count(columns: Mapping[str, Column]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class ReadablePart:
-    """A part whose rows can be read. `schema`: that of the window, or of the input whose rows they are."""
+    """A part whose rows can be read. `schema`: the schema of the rows, which is that of the window or of one of its inputs."""
 
     window: str
     part: str
@@ -167,8 +167,9 @@ def _relation(state: object) -> Relation | None:
 def stored_part_rows(
     plan: Plan, header: bytes, pages: Mapping[str, bytes], window: str, part: str = ROWS
 ) -> tuple[Schema, pa.Table]:
-    """Returns the rows of a part in order of arrival, a column for each field. Raises UsageError if the part does not exist, and
-    what `check_header` raises if the snapshot is of another project, format or semantics."""
+    """Returns the schema of a part's rows, and the rows in order of arrival, a column per field. Raises UsageError if the part does
+    not exist or has no readable rows. Raises SnapshotFormat or ProjectChanged if the snapshot is of another project, format or
+    semantics; SnapshotDamaged if it cannot be read."""
     check_header(plan, json.loads(header))
     kept = {(each.window, each.part): each.schema for each in readable_parts(plan)}
     if (window, part) not in kept:
@@ -187,12 +188,13 @@ def stored_part_rows(
 
 
 def table_schema(schema: Schema) -> pa.Schema:
-    """Returns the schema of the table that `stored_part_rows` returns."""
+    """Returns the Arrow schema of the table that `stored_part_rows` returns for rows of this schema."""
     return pa.schema([(f.name, ARROW_TYPE[f.type]) for f in schema.fields])
 
 
 def _loaded(plan: Plan, pages: Mapping[str, bytes], window: str) -> tuple[Page, StringTable]:
-    """Returns the page of one window alone, and the strings that it uses."""
+    """Loads only the page of one window; returns the page and a table of its strings. Raises SnapshotDamaged if the page is missing
+    or cannot be read."""
     node = next(each for each in plan.nodes if each.window == window and each.stage is Stage.WINDOW)
     if node.page not in pages:
         raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {node.page}")

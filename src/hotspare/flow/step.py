@@ -2,12 +2,12 @@
 
 Deterministic: outputs and final state depend on the state before and on the rows, not on where the rows were cut.
 
-One row may cause millions of rows, so outputs are emitted in parts of bounded size. In each part windows run one after the other,
-as far as they may. While a window has more to emit, the windows upstream of it wait, so nothing piles up on an edge; of several
-such windows the most downstream one continues. A window with several inputs takes rows in the order (rank, input). Rows of an input
-wait on its edge until those that precede them have arrived. An upstream window that would only add to waiting rows waits too,
-unless every window would: then the one that is furthest behind continues. A window gets heartbeats once its inputs have emitted
-everything that these cause there.
+One row may cause millions of rows, so outputs are emitted in parts of bounded size. In each part windows run one after the other.
+While a window has more to emit, the windows upstream of it wait, so that rows do not accumulate on an edge; of several such windows
+the most downstream one continues. A window with several inputs processes rows in the order (rank, input). Rows of an input wait on
+its edge until all rows that precede them have arrived. An upstream window that would only add to waiting rows waits too. If all
+windows would wait, the window that has emitted the fewest ranks continues. A window processes a heartbeat after its inputs have
+emitted all outputs that the heartbeat causes in them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _EVENT, _BAD = int(RowKind.EVENT), int(RowKind.BAD)
 
 @dataclass(frozen=True, slots=True)
 class BatchColumns:
-    """The fixed columns of a batch as arrays. `time_us` is running system time."""
+    """The fixed columns of a batch as arrays. `time_us`: the system time at each row, which never falls."""
 
     positions: Positions
     time_us: Int64s
@@ -65,7 +65,7 @@ class BatchColumns:
 
 
 class Dataflow:
-    """A batch in progress: how far each window is, and the rows that wait on the edges."""
+    """The progress of one batch: the ranks that each window has processed, and the rows that wait on the edges."""
 
     def __init__(
         self, plan: Plan, state: State, batch: MergedRows, door: BatchColumns, timeline: Timeline, extra_rows_max: Callable[[], int]
@@ -74,30 +74,31 @@ class Dataflow:
         self._plan, self._state, self._batch, self._door = plan, state, batch, door
         self._timeline, self._extra_rows_max = timeline, extra_rows_max
         self._rows, self._all_beats = batch.num_rows, timeline
-        """The batch's row count, and its time with all heartbeats and the row limit of the current part."""
+        """The batch's row count, and its timeline with all heartbeats and the row limit of the current part."""
         self._has_begun = False
         self._has_more = [False] * count
-        """Nodes with more to emit for the rows that they were given."""
+        """Per node: whether it has more to emit for the rows that it has received."""
         self._waiting: list[list[Chunk | None]] = [[None] * len(node.inputs) for node in plan.nodes]
         """Rows that wait on each edge into each node."""
         self._given = [0] * count
-        """Per node: it was given all rows of lower ranks."""
+        """Per node: the rank below which the node has received all rows."""
         self._until = [0] * count
-        """Per node: it has emitted all outputs of lower ranks."""
+        """Per node: the rank below which the node has emitted all outputs."""
         self._ranks = _ranks_of_events(door, len(plan.entries))
-        """Per topic: the rows that hold its events."""
+        """Per topic: the ranks of the rows that hold its events."""
         self._refused: dict[int, BadEvents] = {}
-        """Bad events not yet emitted: of the head (-1), and of each node that refused any."""
+        """Bad events not yet emitted, by the number of the node that refused them; -1 for the head."""
         self._refuse(-1, _bad_rows(batch, door))
 
     @property
     def is_done(self) -> bool:
-        """Whether every window has emitted all outputs of the batch. False while upstream windows still have rows for one that
-        already ran."""
+        """Whether every window has emitted all outputs of the batch. False while a window that already ran still has rows waiting
+        on its edges."""
         return self._has_begun and min(self._until, default=self._rows) == self._rows and not any(self._has_more)
 
     def next_part(self) -> tuple[list[Chunk | None], BadEvents]:
-        """Returns the output chunk of each node (None: no outputs), and the bad events by rank."""
+        """Computes one part. Returns the output chunk of each node (None without outputs), and the bad events that are complete,
+        ordered by rank."""
         chunks: list[Chunk | None] = [None] * len(self._plan.nodes)
         self._all_beats = replace(self._timeline, extra_rows_max=self._extra_rows_max())
         first = self._next_node()
@@ -108,7 +109,7 @@ class Dataflow:
         return chunks, self._take_refused()
 
     def _next_node(self) -> int:
-        """Returns the node that continues; the nodes after it run as well."""
+        """Returns the number of the node that continues in the next part. The nodes after it in the plan run as well."""
         if not self._has_begun:
             return 0
         more = [i for i, has_more in enumerate(self._has_more) if has_more]
@@ -151,7 +152,7 @@ class Dataflow:
         return self._route_outputs(i, applied)
 
     def _events(self, topic: int, schema: Schema) -> Chunk | None:
-        """Returns the decoded events of one topic, or None if the batch has none."""
+        """Returns the decoded events of one topic, or None if the batch has no events of that topic."""
         rank, door = self._ranks[topic], self._door
         if not len(rank):
             return None
@@ -159,8 +160,8 @@ class Dataflow:
         return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
 
     def _take_inputs(self, i: int) -> tuple[list[Chunk | None], int]:
-        """Returns the rows that node i may take now, by input, and the rank below which they are complete. Returns no rows while
-        the node has more to emit."""
+        """Removes and returns the waiting rows that node i may process now, by input (None without rows), and the rank below which
+        they are complete. While the node has more to emit, no rows are removed."""
         arcs, waiting = self._plan.nodes[i].inputs, self._waiting[i]
         if not arcs:  # the head has done its work
             return [], self._rows
@@ -185,7 +186,8 @@ class Dataflow:
         return taken, until
 
     def _route_outputs(self, i: int, applied: OperatorResult) -> Chunk | None:
-        """Places the outputs of node i on all its edges and returns them, or None if it has no outputs."""
+        """Appends the outputs of node i to the waiting rows of the edges that start there. Returns the outputs, or None without
+        outputs."""
         chunk, slots = applied.chunk, applied.slots
         if not len(chunk):
             return None
@@ -200,15 +202,15 @@ class Dataflow:
         return chunk
 
     def _beats(self, since: int, until: int) -> Timeline:
-        """Returns the batch's time from rank `since` to before `until`."""
+        """Returns the batch's timeline from rank `since` to before rank `until`."""
         whole = self._all_beats
         if not (len(whole.heartbeat_rank) or whole.has_end) or (since == 0 and until == self._rows):
             return whole
         return whole.between(since, until)
 
     def _take_refused(self) -> BadEvents:
-        """Returns the bad events of ranks for which no window can refuse anything more, ordered by rank, then window. Events of one
-        rank and window are ordered by text, because they may arrive in any parts."""
+        """Removes and returns the bad events of all complete ranks (no window can still refuse a row there), ordered by rank, then
+        window. Events of one rank and window are ordered by text, because windows may refuse them in different parts."""
         taken = NO_BAD_EVENTS
         if not self._refused:
             return taken
@@ -226,15 +228,16 @@ class Dataflow:
 
 
 def _may_continue(chunk: Chunk, until: int) -> bool:
-    """Whether the chunk ends with the delete of an evicted row and the row that evicted it may still arrive. That is so while the
-    rank is incomplete. The old row of an update is not evicted, though it may carry the flag."""
+    """Whether the chunk ends with the delete of an evicted row, and the row that evicted it may still arrive because the rank is
+    incomplete. The old row of an update does not count as evicted, though it may have the retention flag."""
     if chunk.rank[-1] < until or chunk.opcode[-1] != Opcode.DELETE or not chunk.flags[-1] & Flag.RETENTION:
         return False
     return len(chunk) == 1 or bool(chunk.opcode[-2] != Opcode.UPDATE_BLOCK)
 
 
 def _ranks_of_events(door: BatchColumns, topics: int) -> list[Int64s]:
-    """Returns the rows that hold events, for each topic. The cost depends on the rows, not on the number of topics."""
+    """Returns, for each topic, the ranks of the rows that hold its events. The cost depends on the number of rows, not of
+    topics."""
     numbers = np.where(door.kind == _EVENT, door.positions.topics, -1).astype(np.int64)
     ends, rank = np.zeros(topics, np.int64), np.empty(len(numbers), np.int64)
     order_by_number(numbers, ends, rank)
@@ -243,7 +246,7 @@ def _ranks_of_events(door: BatchColumns, topics: int) -> list[Int64s]:
 
 
 def _bad_rows(batch: MergedRows, door: BatchColumns) -> BadEvents:
-    """Returns the rows that the head could not decode or refused."""
+    """Returns the bad events of the rows that the head could not decode, or refused."""
     rank = (door.kind == _BAD).nonzero()[0]
     if len(rank) == 0:
         return NO_BAD_EVENTS
@@ -252,13 +255,13 @@ def _bad_rows(batch: MergedRows, door: BatchColumns) -> BadEvents:
 
 _TICK, _END = int(RowKind.TICK), int(RowKind.END)
 _RANKS = {Resident.MAY_LEAVE: 0, Resident.PREFER: 1}
-"""Windows of lower rank are evicted first."""
+"""Eviction rank by the window's `resident` setting: rows of windows with a lower rank are evicted first."""
 TEXTS, SHARED = "texts", "shared code"
-"""Names of memory that belongs to all windows together: texts, and the state that user code shares."""
+"""Names under which memory that no single window owns is counted: texts, and the state that user code shares."""
 
 
 def fresh_state(plan: Plan, shard: int = 0, residence: PageCache = NO_BUDGET) -> State:
-    """Returns the state of this shard before its first event. `residence` decides which rows are evicted."""
+    """Returns the state of a shard before its first event. `residence`: the page cache that decides which rows are evicted."""
     pages = {node.page: node.operator.open() for node in plan.nodes if not node.in_head}
     for node in plan.nodes:
         if not node.in_head:
@@ -287,14 +290,14 @@ def _set_page_memory(page: Page, home: WindowMemory) -> None:
 def step(
     plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int] = lambda: EXTRA_ROWS_MAX
 ) -> Iterator[dict[str, pa.RecordBatch]]:
-    """Takes decoded rows of `plan.entry_schemas` in merged order and yields the outputs part by part: by stream, and by traced
-    window under `rows.batch.TRACE_PREFIX`.
+    """Processes decoded rows of `plan.entry_schemas`, in merged order, and yields the outputs part by part. Each part maps names of
+    streams to outputs; a traced window's name begins with `rows.batch.TRACE_PREFIX`.
 
-    In one part a window emits at most three rows for each that it is given, and `extra_rows_max()` more. `state` is changed in
-    place; it is whole again when the last part is yielded. Raises PositionOrder, before any change, if a row does not follow the
-    one before it in its partition.
+    In one part a window emits at most three rows per input row, and `extra_rows_max()` more. `state` is changed in place and is
+    complete again (`is_whole`) when the last part is yielded. Raises PositionOrder, before any change, if a row does not follow the
+    row before it in its partition.
 
-    If user code shares state between windows (`scripting.shared`), rows are taken one at a time.
+    If user code shares state between windows (`scripting.shared`), rows are processed one at a time.
     """
     if batch.num_rows == 0:
         return
@@ -307,7 +310,8 @@ def step(
 
 
 def _one_by_one(plan: Plan, state: State, batch: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
-    """Steps one row at a time, in parts that never vary: shared state shows user code the order and the parts."""
+    """Steps one row at a time, with a constant part size: through shared state, user code could see the order of rows and the
+    parts."""
     waiting: list[dict[str, pa.RecordBatch]] = []
     count = 0
     for row in range(batch.num_rows):
@@ -352,7 +356,7 @@ def _batch_columns(state: State, batch: MergedRows) -> BatchColumns:
 
 
 def _check_order(state: State, door: BatchColumns) -> dict[PartitionKey, Passed]:
-    """Returns the last row of each partition of the batch. Raises PositionOrder if positions do not rise."""
+    """Returns the last row of each partition in the batch. Raises PositionOrder if positions of a partition do not rise."""
     where = door.positions
     keys, number = partition_numbers(where.topics, where.partitions)
     if number is None:
@@ -385,7 +389,8 @@ def _timeline(plan: Plan, state: State, door: BatchColumns) -> Timeline:
 def _write(
     plan: Plan, state: State, door: BatchColumns, chunks: list[Chunk | None], bad: BadEvents
 ) -> list[dict[str, pa.RecordBatch]]:
-    """Returns the outputs in as many parts as the size of their text requires, at least one."""
+    """Numbers the outputs of all streams and returns them in parts, at least one. More parts are made only if the outputs' text is
+    too large for one."""
     causes, strings = Causes(door.positions), state.strings
     made: dict[str, list[pa.RecordBatch]] = {}
     for outlet in (*plan.outlets, *plan.traces):

@@ -1,9 +1,9 @@
 """Compares a changed project with the one whose state it continues, window by window and stream by stream. Pure.
 
-A window whose lineage is unchanged (`Lineages`) keeps its state. The state of any other is recomputed: from the topics if they
-still hold all input, else from nothing. A stream with an unchanged lineage continues with exactly the outputs that it would have
-had, and is compared by digest. In a changed stream, and in that of bad events, the new meaning begins after the newest committed
-output.
+A window whose lineage is unchanged (`Lineages`) keeps its state. Any other window's state is recomputed from the topics if they
+still hold all input; else the window begins empty or with upstream rows. A stream with an unchanged lineage continues with the same
+outputs as without the upgrade, and is compared by digest. In a changed stream, outputs of the new project begin after the newest
+committed output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from hotspare.rows.batch import BAD_STREAM
 
 
 class Past(Enum):
-    """How much of a group's state the topics can reproduce; other than WHOLE, the reason why nothing is recomputed from them."""
+    """How much of a group's state the topics can reproduce. Every member other than WHOLE is a reason why nothing is recomputed
+    from the topics."""
 
     WHOLE = "all of it"
     CUT = "the topics no longer hold all input since the group began"
@@ -39,10 +40,10 @@ class Fate(Enum):
 
     KEPT = "kept"
     NONE = "keeps nothing"
-    """It changed, or is new, and has no state."""
+    """The window changed or is new, and has no state."""
     RECOMPUTED = "recomputed from the topics"
     FILLED = "begins with the rows of upstream windows"
-    """It changed or is new, and needs the rows of upstream windows that are kept (`flow.seeding`)."""
+    """The window changed or is new, and is seeded with rows of upstream windows that keep their state (`flow.seeding`)."""
     EMPTY = "begins empty"
     GONE = "gone"
 
@@ -56,7 +57,7 @@ class StreamFate(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WindowChange:
-    """The effect on one window. `reasons`: why it is not kept."""
+    """The effect of an upgrade on one window. `reasons`: why the window's state is not kept."""
 
     window: WindowId
     fate: Fate
@@ -65,8 +66,8 @@ class WindowChange:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """The change from one project to another, in the new one's order of evaluation; removed windows are last. `refusals`: the
-    reasons why the upgrade is impossible."""
+    """The change from one project to another. `windows` are in the new project's order of evaluation, removed windows last.
+    `refusals`: the reasons why the upgrade is impossible; empty if it is possible."""
 
     windows: tuple[WindowChange, ...]
     streams: Mapping[str, StreamFate]
@@ -76,7 +77,7 @@ class Upgrade:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether nothing changes at all."""
+        """Whether every window keeps its state and every stream continues unchanged."""
         is_kept = all(each.fate is Fate.KEPT for each in self.windows)
         return is_kept and all(fate is StreamFate.SAME for fate in self.streams.values())
 
@@ -86,13 +87,15 @@ class Upgrade:
 
     @property
     def realigned(self) -> frozenset[str]:
-        """Streams whose topics may have outputs other than these. Includes new streams, which may have existed before."""
+        """The changed and new streams, whose topics may already hold outputs with other content. A new stream counts because a
+        stream of that name may have existed before."""
         return frozenset(name for name, fate in self.streams.items() if fate in (StreamFate.CHANGED, StreamFate.NEW))
 
 
 def compare(before: Plan, after: Plan, past: Past, semantics: int = SEMANTICS) -> Upgrade:
-    """Compares two projects. `semantics`: the version of windows' semantics with which the state of `before` was made. No state is
-    kept if that is not this hotspare's version."""
+    """Returns the effects of an upgrade from project `before` to project `after`. `past`: how much state the topics can reproduce.
+    `semantics`: the version of windows' semantics that computed the state of `before`; unless that is `SEMANTICS`, no state is
+    kept."""
     old, new = lineages(before), lineages(after)
     unread = _unread(before, after) if past in (Past.WHOLE, Past.UNASKED) else ()
     is_recomputed = past is Past.WHOLE and not unread
@@ -134,8 +137,8 @@ def _changed(before: Plan, after: Plan, old: Lineages, new: Lineages, window: Wi
 
 
 def _unread(before: Plan, after: Plan) -> tuple[str, ...]:
-    """Returns why the new project cannot read topics from their beginning though they hold everything: it would refuse those
-    events."""
+    """Returns the reasons why the new project cannot read topics from their beginning, even if they hold all input; empty if it
+    can. A source window with additional fields would refuse the old messages."""
     both = [window for window in after.resolved.sources if window in before.resolved.sources]
     added = [w for w in both if not {*after.resolved.schema(w).fields} <= {*before.resolved.schema(w).fields}]
     return tuple(f"messages on the topic of {window} lack fields that it has now" for window in added)
@@ -164,7 +167,8 @@ def _refusals(before: Plan, after: Plan) -> Iterator[str]:
 
 
 def _without_rows(after: Plan, needy: Mapping[WindowId, UpstreamRows], why: tuple[str, ...]) -> Iterator[str]:
-    """Yields a refusal for each window that needs rows which no page holds. `why`: the reasons why nothing is recomputed."""
+    """Yields a refusal for each window of `needy` whose upstream rows are not stored in any page. `why`: the reasons why nothing is
+    recomputed from the topics."""
     for window, ahead in needy.items():
         if not ahead.unreadable_nodes:
             continue
@@ -186,7 +190,7 @@ _KEEPS = {
 
 
 def kept_pages(after: Plan, windows: Sequence[WindowChange]) -> frozenset[str]:
-    """Returns the pages of `after` whose windows keep their state."""
+    """Returns the names of the pages of plan `after` whose windows keep their state."""
     kept = {change.window for change in windows if change.fate is Fate.KEPT}
     return frozenset(node.page for node in after.nodes if node.operator.id in kept)
 
@@ -205,12 +209,13 @@ _OF_STREAMS = frozenset({Stage.DELIVERY, Stage.BEATS})
 
 @dataclass(frozen=True, slots=True)
 class Lineages:
-    """Hashes of everything that determines the state of each window, and each output stream by name, including that of bad events.
-    Equal in two projects exactly if one can continue the other's state, or stream.
+    """Lineage hashes: `states` by window, `streams` by output stream, including that of bad events. A hash covers everything that
+    determines the window's state, or the stream. Two projects have equal hashes exactly if one can continue the other's state or
+    stream.
 
-    A project's hash shows only whether two projects are the same. A window's state depends on what the window means and on the
-    lineages of all upstream windows. Its stream depends on the same and, if time plays a part, on the heartbeats: their interval
-    and their topics decide which tick causes an output.
+    A project's hash shows only whether two projects are the same. A window's state depends on the window's definition and on the
+    lineages of all upstream windows. The window's stream depends on the same and, if time plays a part, on the heartbeats: their
+    interval and their topics decide which tick causes an output.
     """
 
     states: Mapping[WindowId, str]
@@ -236,7 +241,8 @@ def lineages(plan: Plan) -> Lineages:
 
 
 def _window_lineage(plan: Plan, window: ResolvedWindow) -> object:
-    """Returns the meaning of the window by itself. User code that shares state depends on the whole project."""
+    """Returns the window's own contribution to its lineage, without upstream windows. For user code that shares state, this
+    includes the hash of the complete project."""
     modules = [[str(module), module.meaning()] for module in window.modules]
     shares = plan.shared is not None and bool(list(type_of(window.window).scripts(window.window)))
     tracking = plan.resolved.project.retention_tracking.value
@@ -244,7 +250,8 @@ def _window_lineage(plan: Plan, window: ResolvedWindow) -> object:
 
 
 def _ticking(plan: Plan) -> frozenset[WindowId]:
-    """Returns the windows that act because time passes, apart from what their streams add."""
+    """Returns the windows that may emit outputs because time passes, not counting stages that only their streams add (delivery,
+    beats)."""
     nodes = (node for node in plan.nodes if node.stage not in _OF_STREAMS)
     return frozenset(node.operator.id for node in nodes if node.operator.clock.has_ticks)
 

@@ -1,6 +1,7 @@
 """Loads the kernels of window types before they are needed, by running an example of each type.
 
-An engine that had to compile while it runs would look dead to the others. `host.kernels` compiles what is missing on disk.
+An engine that had to compile kernels while it runs would appear dead to the other engines. `host.kernels` compiles kernels that are
+missing on disk.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ from hotspare.windows.registry import WINDOW_TYPES, examples_project
 
 _OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "D", "I")
 _FEW, _FEW_TIMES = 7, 40
-"""Rows per step, and the number of such steps: few rows have kernels of their own. This many steps reach the first message of each
-source; the rest is then taken at once, which saves half a second at the start of each engine."""
+"""The rows per step, and the number of these small steps, which load the kernels for few rows. These steps cover the first message
+of each source. All remaining rows are one step, which saves half a second at the start of each engine."""
 _NUMBERS = (1, 2, 3, 1, 2, 3, 4, 4, 3, 0)
-"""The key of each of the rows in order, next to its opcode in `_OPCODES`; 0 is null."""
+"""The key of each example row, in the order of `_OPCODES`; 0 is null."""
 
 
 def warm_up() -> None:
-    """Loads every kernel; compiles in this process what is missing."""
+    """Loads every kernel, and compiles missing kernels in this process."""
     run_examples(WINDOW_TYPES)
 
 
@@ -50,7 +51,8 @@ def types_of(project: Resolved) -> list[str]:
 
 
 def run_examples(types: Iterable[str]) -> None:
-    """Runs the examples of these window types through the core, a snapshot and a restore."""
+    """Processes example events with windows of these types, takes a snapshot, restores it, and continues: this loads the kernels
+    that these types use."""
     plan = compile_plan(load_text(examples_project(types)).resolved)
     head = Head.from_plan(plan)
     pipeline = Pipeline.fresh(plan)
@@ -73,7 +75,8 @@ def run_examples(types: Iterable[str]) -> None:
 
 
 def _run_unloaded_kernels() -> None:
-    """Calls the kernels of unloaded pages. The restore above uses none: only one of many pages leaves any in the store."""
+    """Calls the kernels of unloaded pages. The restore in `run_examples` calls none of them, because a state with so few pages
+    leaves none in the store."""
     rows = Relation(Shape(1, (0,), ())).pages.rows
     number, half, page = np.zeros(1, np.int64), np.zeros(1, np.uint32), np.zeros(1, np.uint8)
     unloaded.key_halves(number.reshape(1, 1), number, half)
@@ -91,7 +94,8 @@ def _run_unloaded_kernels() -> None:
 
 
 def batch(plan: Plan, turn: int) -> pa.RecordBatch:
-    """Returns raw rows of every source. Those of a turn follow those of the turn before."""
+    """Returns raw rows of every source window: three messages and two ticks each. The rows of turn `turn` follow those of `turn` -
+    1."""
     rows = []
     for topic, source in enumerate(plan.resolved.sources):
         text = _rows(plan.resolved.schema(source))
@@ -103,7 +107,7 @@ def batch(plan: Plan, turn: int) -> pa.RecordBatch:
 
 
 def _rows(schema: Schema) -> bytes:
-    """Returns events in CSV that use every opcode, on keys that repeat."""
+    """Returns CSV events of this schema that use every opcode, on repeated keys."""
     return b"\n".join(
         f"{opcode},N,{','.join(_value(field.type, number) for field in schema.fields)}".encode()
         for opcode, number in zip(_OPCODES, _NUMBERS, strict=True)

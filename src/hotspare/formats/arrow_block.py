@@ -1,14 +1,14 @@
 """A block of events as one message: an Arrow IPC stream.
 
-Outputs are published in this form, exactly. Input may have it too, with columns for opcode, flags and the fields, by name.
+Outputs are published in exactly this form. Input may have this form too, with columns for opcode, flags and the fields, by name.
 
-A writer sends the same columns again and again, and the first bytes of a block define them. So these are parsed once; of each block
-that begins with the same bytes, only its one record batch is read (`_plain_block`). A block that is unusual in any way is read in
-full (`_block`), which reports errors. Both paths give the same rows.
+A writer sends the same columns again and again, and the first bytes of a block define them. So the definition is parsed once; of
+each block that begins with the same bytes, only the one record batch is read (`_plain_block`). A block that is unusual in any way
+is read in full (`_block`), which reports errors. Both paths give the same rows.
 
-A small message must not take any amount of memory, so the size of a block is computed before it is unpacked. Arrow's readers unpack
-compressed buffers unasked; the flag is read from the message's flatbuffer here. Dictionaries and views may refer to one long text
-in every row; their sizes are summed before the texts are materialized.
+A small message must not expand to an unlimited amount of memory, so the size of a block is computed before the block is unpacked.
+Arrow's readers always unpack compressed buffers, so this module reads the compression flag from the message's flatbuffer.
+Dictionaries and views may refer to one long text in every row; their sizes are summed before the texts are materialized.
 """
 
 from __future__ import annotations
@@ -38,23 +38,24 @@ from hotspare.rows.refusals import NO_BAD_ROWS, BadRows
 BLOCK_ROWS_MAX = 10_000_000
 """Limit on the rows of one block. A block may also not have more rows than bytes."""
 TEXT_BYTES_MAX = 64 * 1024 * 1024
-"""Limit on the bytes of a block's texts, written out per row: rows of a dictionary column share texts. As large as the largest
-message."""
+"""Limit on the bytes of a block's texts if each row has its own copy: in a dictionary column, rows share texts. Equal to the size
+of the largest message."""
 TEXT_BYTES_MIN, TEXT_FACTOR_MAX = 64 * 1024, 128
-"""Limit on materialized texts as a multiple of the block's bytes: all texts of a batch of messages are in memory at once. Small
-blocks may always have `TEXT_BYTES_MIN`."""
+"""Limit on the texts' bytes as a multiple of the block's bytes (`TEXT_FACTOR_MAX`), because all texts of a batch of messages are in
+memory at once. A block may always have `TEXT_BYTES_MIN` bytes of texts."""
 READ_BYTES_MAX = 256 * 1024 * 1024
-"""Limit on the bytes of a block's batches, each with its dictionaries: the reader processes the dictionaries again for each
-batch."""
+"""Limit on the bytes of all batches of a block. Each batch counts with its dictionaries, because the reader processes them again
+for each batch."""
 _PREFIX_BYTES_MAX = 16 * 1024
-"""Limit on beginnings that are cached; longer ones are parsed each time."""
+"""Limit on the bytes of a cached beginning of a block; longer beginnings are parsed each time."""
 _CACHED_PREFIXES_MAX = 64
 _MARK = b"\xff\xff\xff\xff"
 _END_OF_STREAM = _MARK + b"\0\0\0\0"
 _ROWS_MESSAGE = "record batch"
 _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 _HEADER_TYPE, _HEADER, _DATA, _COMPRESSION = 1, 2, 1, 3
-"""Numbers of the members of Message, DictionaryBatch and RecordBatch in Arrow's Message.fbs."""
+"""Numbers of members in Arrow's Message.fbs: `header_type` and `header` of Message, `data` of DictionaryBatch, `compression` of
+RecordBatch."""
 
 
 def encode(rows: pa.RecordBatch) -> bytes:
@@ -68,14 +69,15 @@ def encode(rows: pa.RecordBatch) -> bytes:
 
 
 def decode(value: bytes) -> pa.RecordBatch:
-    """Returns the batch that `encode` wrote. BusError for any other value, however damaged."""
+    """Returns the batch that `encode` wrote. Raises BusError if the value is not an Arrow block."""
     return _read(value, None)
 
 
 def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
-    """Returns the events of a trusted file's batch: hs:opcode, hs:flags, and the fields in their types.
+    """Returns the events of a batch from a trusted file: a batch with the columns hs:opcode, hs:flags, and the fields in their
+    types.
 
-    BusError if a field is missing, or an opcode or flag is unknown.
+    Raises BusError if a field is missing, or an opcode or flag is unknown.
     """
     wanted = _Wanted.from_schema(schema)
     wanted.places(batch.schema)
@@ -92,8 +94,8 @@ def events_of(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
 
 
 def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    """Returns the events of blocks of input, whose message numbers are `messages`, and the bad rows. Rows with an unknown opcode or
-    flag are bad; a block that does not fit the schema is one bad row."""
+    """Returns the events of inbound blocks (None without blocks that can be read), and the bad rows. `messages`: the message number
+    of each value. A row with an unknown opcode or flag is a bad row; a block that does not fit the schema is one bad row."""
     wanted, blocks, numbers = _Wanted.from_schema(schema), list[_Block](), list[int]()
     unread: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
@@ -109,7 +111,7 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
 
 @dataclass(frozen=True)
 class _Wanted:
-    """The columns that are read: one for each field, and the two possible names of the opcode and of the flags column."""
+    """The columns to read from a block: one per field, and the opcode and flags columns, each with two possible names."""
 
     fields: list[pa.Field]
     opcode: tuple[str, str]
@@ -125,16 +127,16 @@ class _Wanted:
         return tuple((field.name, field.type) for field in self.fields)
 
     def places(self, schema: pa.Schema) -> list[int]:
-        """Returns their places in a block. BusError if a field is missing or its column is nested, which could be any number of
-        columns."""
+        """Returns the indexes, in a block of this schema, of the columns to read. Raises BusError if a field is missing, or its
+        column is nested and could hold any amount of data."""
         found = [_place_of_numbers(schema, names) for names in (self.opcode, self.flags)]
         return [*(_place_of(schema, field) for field in self.fields), *(place for place in found if place is not None)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """The events of one message, a column per field. Opcodes or flags are None if the block lacks the column; then all are the
-    default."""
+    """The events of one message, a column per field. `opcode` or `flags` is None if the block lacks the column; then all rows have
+    the default."""
 
     columns: list[pa.Array]
     rows: int
@@ -143,7 +145,7 @@ class _Block:
 
 
 def _plain_block(value: bytes, wanted: _Wanted) -> _Block | None:
-    """Reads a block on the fast path. None if it has to be read in full."""
+    """Reads a block on the fast path. Returns None if the block has to be read in full (`_block`)."""
     begin = schema_prefix(value)
     known = None if begin is None else _known_columns(begin, wanted.types, wanted.opcode, wanted.flags)
     batch = None if begin is None or known is None else _rows_behind(value, begin, known)
@@ -154,7 +156,8 @@ def _plain_block(value: bytes, wanted: _Wanted) -> _Block | None:
 
 
 def schema_prefix(value: bytes) -> bytes | None:
-    """Returns the part of an Arrow IPC stream that defines its columns. None if its beginning is unusual."""
+    """Returns the first bytes of an Arrow IPC stream, which define its columns. Returns None if the beginning has an unusual form
+    or is too long to cache."""
     if len(value) < 8 or value[:4] != _MARK:
         return None
     size = 8 + int(struct.unpack_from("<i", value, 4)[0])
@@ -163,7 +166,8 @@ def schema_prefix(value: bytes) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class _KnownColumns:
-    """The columns of blocks with one beginning: `places` of the fields, in their order, and of opcode and flags if they exist."""
+    """The columns of all blocks with the same beginning. `places`: the column index of each field; `opcode`, `flags`: the column
+    index, or None."""
 
     schema: pa.Schema
     places: tuple[int, ...]
@@ -175,8 +179,9 @@ class _KnownColumns:
 def _known_columns(
     begin: bytes, fields: tuple[tuple[str, pa.DataType], ...], opcode: tuple[str, str], flags: tuple[str, str]
 ) -> _KnownColumns | None:
-    """Returns None unless each column has plain values and a unique name, and each field's column has exactly its type. Then no
-    column needs a conversion, and no two rows share a value."""
+    """Returns the columns that the beginning `begin` of a block defines. Returns None unless each column has plain values and a
+    unique name, and each field's column has exactly the field's type. Then no column needs a conversion, and no two rows share a
+    value."""
     try:
         with pa.ipc.open_stream(begin) as reader:
             schema, names = reader.schema, reader.schema.names
@@ -194,7 +199,8 @@ def _known_columns(
 
 
 def _rows_behind(value: bytes, begin: bytes, columns: _KnownColumns) -> pa.RecordBatch | None:
-    """Returns the one batch of a block. None if it has another number of batches, is packed or damaged, or more bytes follow."""
+    """Returns the one batch of a block that starts with `begin`. Returns None if the block has another number of batches, is
+    compressed or damaged, or if more bytes follow."""
     try:
         at = len(begin)
         message = pa.ipc.read_message(pa.py_buffer(value)[at:])
@@ -211,7 +217,7 @@ def _rows_behind(value: bytes, begin: bytes, columns: _KnownColumns) -> pa.Recor
 
 
 def _is_plain(type_: pa.DataType) -> bool:
-    """Whether each row of a column has a value of its own, without elements or dictionary."""
+    """Whether a column of this type stores one value per row, without elements or a dictionary."""
     return bool(
         pa.types.is_primitive(type_) or pa.types.is_boolean(type_) or pa.types.is_string(type_) or pa.types.is_binary(type_)
     )
@@ -224,7 +230,8 @@ def _block(batch: pa.RecordBatch, wanted: _Wanted, size: int) -> _Block:
 
 
 def _read(value: bytes, wanted: _Wanted | None) -> pa.RecordBatch:
-    """Reads the wanted columns of a block, or all; other columns are skipped. BusError if the block cannot be read."""
+    """Returns the rows of a block, with only the wanted columns; None wants all columns. Raises BusError if the block cannot be
+    read."""
     try:
         if _is_packed(value):
             raise BusError("the buffers of a block are packed", hint="write Arrow blocks without compression")
@@ -251,7 +258,7 @@ def _options(value: bytes, wanted: _Wanted | None) -> pa.ipc.IpcReadOptions:
 
 
 def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBatch]:
-    """Yields the batches of a value of `size` bytes. BusError if they have too many rows or bytes."""
+    """Yields the batches of a block of `size` bytes, validated. Raises BusError if they have too many rows or bytes."""
     rows, rows_max, read = 0, min(BLOCK_ROWS_MAX, size), 0
     for batch in reader:
         rows += batch.num_rows
@@ -265,7 +272,7 @@ def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBat
 
 
 def _place(schema: pa.Schema, name: str) -> int | None:
-    """Returns the place of the column of that name; None if it does not exist. BusError if several columns have the name."""
+    """Returns the index of the column `name`; None if it does not exist. Raises BusError if several columns have the name."""
     places = schema.get_all_field_indices(name)
     if len(places) > 1:
         raise BusError(f"a block has {len(places)} columns {name}")
@@ -285,7 +292,7 @@ def _place_of(schema: pa.Schema, field: pa.Field) -> int:
 
 
 def _lists_numbers(type_: pa.DataType) -> bool:
-    """Whether each row has its own elements, all of them numbers, so that no row is larger than its bytes in the block."""
+    """Whether the type is a list of numbers with elements stored per row, so that no row is larger than its bytes in the block."""
     is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
     return bool(is_list and (pa.types.is_integer(type_.value_type) or pa.types.is_floating(type_.value_type)))
 
@@ -299,7 +306,8 @@ def _place_of_numbers(schema: pa.Schema, names: Sequence[str]) -> int | None:
 
 
 def _columns(batch: pa.RecordBatch, fields: list[pa.Field], size: int) -> list[pa.Array]:
-    """Returns the columns of the fields, in their types, of a block of `size` bytes. BusError if its texts are too long."""
+    """Returns the column of each field, in the field's type. `size`: the bytes of the block. Raises BusError if the block's texts
+    are too long for its size, or a column does not fit its field."""
     columns = [batch.column(field.name) for field in fields]
     text = sum(map(_text_bytes, columns))
     allowed = min(TEXT_BYTES_MAX, max(TEXT_BYTES_MIN, TEXT_FACTOR_MAX * size))
@@ -331,7 +339,8 @@ def _as_numbers(column: pa.Array) -> Int64s:
 
 
 def _judged(blocks: list[_Block], messages: Int64s) -> tuple[DecodedRows, BadRows]:
-    """Returns the good rows of all blocks, and the bad ones."""
+    """Returns the good rows of all blocks, and the bad rows, whose opcode or flag is unknown. `messages`: the message number of
+    each block."""
     message = np.repeat(messages, [block.rows for block in blocks])
     index = numbered(message)
     columns = [pa.concat_arrays(parts) for parts in zip(*(block.columns for block in blocks), strict=True)]
@@ -363,12 +372,12 @@ def _refused(at: Rows, message: Int64s, index: npt.NDArray[np.int32], opcode: In
 
 
 def _is_packed(value: bytes) -> bool:
-    """Whether an Arrow IPC stream has packed buffers. Raises ArrowInvalid or struct.error if it is damaged."""
+    """Whether an Arrow IPC stream has compressed buffers. Raises ArrowInvalid or struct.error if the stream is damaged."""
     return any(_is_packed_batch(message.metadata.to_pybytes()) for message in pa.ipc.MessageReader.open_stream(value))
 
 
 def _is_packed_batch(table: bytes) -> bool:
-    """Whether one message has packed buffers, by its metadata."""
+    """Whether an IPC message has compressed buffers. `table`: the message's metadata, a flatbuffer."""
     root = _followed(table, 0)
     kind_at, header_at = _member(table, root, _HEADER_TYPE), _member(table, root, _HEADER)
     kind = table[kind_at] if 0 < kind_at < len(table) else 0
@@ -388,7 +397,8 @@ def _followed(table: bytes, at: int) -> int:
 
 
 def _member(table: bytes, at: int, number: int) -> int:
-    """Returns the place of a member of the table at `at`; 0 if it is absent."""
+    """Returns the place in the flatbuffer `table` of member `number` of the table at `at`; 0 if the member is missing. Raises
+    struct.error if the flatbuffer is damaged."""
     layout = at - int(struct.unpack_from("<i", table, at)[0])
     if not 0 <= layout < len(table):
         raise struct.error("a table's layout lies outside")
@@ -399,7 +409,8 @@ def _member(table: bytes, at: int, number: int) -> int:
 
 
 def _text_bytes(column: pa.Array) -> int:
-    """Returns the bytes of text of a validated column whose rows may share texts, each written out; 0 if each row has its own."""
+    """Returns the bytes of text of a validated column if each row gets its own copy. Returns 0 for a column in which rows cannot
+    share texts."""
     return int(_text_sizes(column).sum()) if _is_shared(column) else 0
 
 

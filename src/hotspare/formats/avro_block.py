@@ -1,8 +1,8 @@
-"""Events as an Avro object container file per message: any Avro library reads it, without a registry.
+"""Events as an Avro object container file per message, which any Avro library reads without a registry.
 
-The schema follows from the window's: a record with `opcode` and `flags` and a nullable field per field. Dates and stamps are whole
-seconds and microseconds since 1970, money is `decimal(18, 4)`. Input may have been written with another schema of flat records:
-fields are matched by name, and a value is accepted if it is exactly one of the field's type.
+The Avro schema follows from the window's schema: a record with `opcode`, `flags` and a nullable field per field. Dates and stamps
+are whole seconds and microseconds since 1970, money is `decimal(18, 4)`. Input may have been written with another schema of flat
+records: fields are matched by name, and a value is accepted if it is exactly one of the field's type.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, BadRows
 
 MAGIC = b"Obj\x01"
 _CODECS = ("null",)
-"""The codecs that are read. Packed blocks are refused: a small message could unpack to any size."""
+"""The codecs that are accepted. Compressed blocks are refused, because a small message could unpack to any size."""
 _FLAT = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _ITEMS = frozenset({"null", "int", "long", "float", "double"})
 _FLAT_COMPLEX = frozenset({"fixed", "enum"})
@@ -46,7 +46,8 @@ _HEADER: dict[str, Any] = {
 """The header of a container file, by Avro's specification."""
 _DECIMAL = "hs-decimal"
 _DECIMAL_BYTES_MAX = 24
-"""Longer decimals cannot be money; converting them takes time that grows with the square of their length."""
+"""Limit on the bytes of a decimal. Longer decimals cannot be money, and converting them takes time that grows with the square of
+their length."""
 _AVRO_TYPE: dict[FieldType, Any] = {
     FieldType.INT32: "int",
     FieldType.INT64: "long",
@@ -67,8 +68,8 @@ _MONEY_DIGITS_MAX = 10**18
 
 
 def avro_meta_names(schema: Schema) -> list[str]:
-    """Returns the names of opcode and flags in Avro, which does not allow colons: those of `meta_names` with `_`, and with as many
-    prefixes `hs_` as it takes to differ from all fields."""
+    """Returns the Avro names of opcode and flags: those of `meta_names` with `_` for the colon, which Avro does not allow. `hs_` is
+    prefixed until the name differs from all field names."""
     found = []
     for meta in meta_names(schema):
         name = meta.replace(":", "_")
@@ -79,7 +80,8 @@ def avro_meta_names(schema: Schema) -> list[str]:
 
 
 def avro_schema(schema: Schema) -> dict[str, Any]:
-    """Returns the Avro schema of a window's events. Field names that Avro does not allow are kept: its libraries read them."""
+    """Returns the Avro schema of a window's events. Field names that Avro does not allow remain unchanged, because Avro libraries
+    accept them."""
     opcode, flags = avro_meta_names(schema)
     fields: list[dict[str, Any]] = [{"name": opcode, "type": "string"}, {"name": flags, "type": "string"}]
     fields += [{"name": f.name, "type": ["null", _AVRO_TYPE[f.type]], "default": None} for f in schema.fields]
@@ -106,7 +108,8 @@ def encode_rows(rows: pa.RecordBatch, schema: Schema) -> bytes:
 
 @dataclass(slots=True)
 class _Events:
-    """Rows collected one by one: message, index, opcode and flags of each, and a list of values per field; and the bad rows."""
+    """The decoded rows so far. `columns`: a list of values per field. `message`, `index`, `opcode`, `flags`: an entry per row.
+    `bad`: the bad rows."""
 
     columns: list[list[Any]]
     message: list[int] = _field(default_factory=list)
@@ -116,15 +119,15 @@ class _Events:
     bad: list[tuple[int, int, str, str, str]] = _field(default_factory=list)
 
     def cut(self, rows: int, bad: int) -> None:
-        """Keeps only the first `rows` rows and `bad` bad rows."""
+        """Removes all but the first `rows` rows and the first `bad` bad rows."""
         for each in (*self.columns, self.message, self.index, self.opcode, self.flags):
             del each[rows:]
         del self.bad[bad:]
 
 
 def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    """Returns the events of messages, whose numbers are `messages`, and the bad rows. A message that is not a container file of
-    flat records is one bad row."""
+    """Returns the events of Avro messages (None without events), and the bad rows. `messages`: the message number of each value. A
+    message that is not a container file of flat records is one bad row."""
     found = _Events([[] for _ in schema.fields])
     for value, message in zip(values, messages, strict=True):
         rows, bad = len(found.message), len(found.bad)
@@ -143,7 +146,8 @@ def decode_events(values: Sequence[bytes], messages: Sequence[int], schema: Sche
 
 
 def _read(value: bytes, message: int, schema: Schema, found: _Events) -> None:
-    """Adds the records of a message. Raises `_Unreadable`; some records may have been added then."""
+    """Adds the records of one message to `found`. Raises `_Unreadable` if the message cannot be read; the caller must then remove
+    the records added before the error."""
     opcode_name, flags_name = avro_meta_names(schema)
     index = -1
     try:
@@ -176,7 +180,7 @@ def _unreadable(index: int, what: str) -> _Unreadable:
 
 
 class _Unreadable(Exception):
-    """The reason why the records of a message cannot be read."""
+    """Raised if the records of a message cannot be read; the text is the reason."""
 
 
 class _Refused(Exception):
@@ -208,7 +212,7 @@ def _records(value: bytes) -> Iterator[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class _NoDecimal:
-    """The placeholder for a decimal that is not converted to a number; not a value of any field's type."""
+    """The placeholder for a decimal that is too long or has an invalid scale. It is not a valid value of any field type."""
 
     size: int
     scale: Any
@@ -225,10 +229,10 @@ def _decimal(data: bytes, writer_schema: dict[Any, Any] | None, _: Any = None) -
 
 
 def _with_own_decimals(value: bytes) -> bytes:
-    """Returns the container file with decimals as a logical type that `_decimal` reads; fastavro's own accepts any length, and
-    rounds.
+    """Returns the container file with the logical type of decimals replaced by one that `_decimal` reads. The reader of fastavro
+    accepts decimals of any length, and rounds.
 
-    `_Unreadable` if the schema is so deep that the recursion limit of the caller decides whether it can be read.
+    Raises `_Unreadable` if the schema is nested deeper than DEPTH_MAX, because a deeper one could exceed the recursion limit.
     """
     import fastavro
 
@@ -249,7 +253,8 @@ def _renamed(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _check_flat(schema: Any) -> None:
-    """Raises `_Unreadable` unless the schema is a record of flat values of at least a byte: others could unpack to any size."""
+    """Raises `_Unreadable` unless the schema is a record of flat values of at least one byte each. Values of other types could
+    unpack to any size."""
     if not isinstance(schema, dict) or schema.get("type") != "record":
         raise _Unreadable("it holds no records")
     for field in schema["fields"]:
@@ -264,7 +269,8 @@ def _check_flat(schema: Any) -> None:
 
 
 def _has_flat_items(items: Any) -> bool:
-    """Whether each item of an array is a number, or nullable, and takes at least a byte."""
+    """Whether each item of an array is a number or null, and takes at least one byte. `items`: the array's item type in an Avro
+    schema."""
     names = items if isinstance(items, list) else [items]
     return items != "null" and names != ["null"] and all(isinstance(each, str) and each in _ITEMS for each in names)
 

@@ -1,4 +1,4 @@
-"""Single Avro datums, whose schema is given separately, as container files, which contain theirs."""
+"""Turns single Avro datums, whose schema is known from elsewhere, into container files, which contain their schema."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SYNC = b"hotspare-a-datum"
 
 
 def datum_container(schema: str) -> Callable[[bytes], bytes]:
-    """Returns a function that makes a container file with one record from a datum of this schema (Avro's JSON). UsageError if the
-    schema is invalid."""
+    """Returns a function that makes a container file with one record from a datum. `schema`: the datum's Avro schema in JSON.
+    Raises UsageError if the schema is invalid."""
     import fastavro
 
     try:

@@ -1,8 +1,8 @@
-"""Messages of output topics, in any format: encoding for the topic, and decoding for subscribers.
+"""Encodes outputs as messages of output topics, in any format, and decodes such messages for subscribers.
 
-Only Arrow blocks hold all data of an output. The other formats are for other readers: they hold opcode, flags and fields, and a
-header of the message identifies the outputs; sequences rise by one within a message. In a text format each output may be a message
-of its own; then the header holds all data that the text lacks.
+Only Arrow blocks hold all data of an output. The other formats are for other applications: they hold opcode, flags and fields, and
+a header of the message identifies the outputs. Sequences rise by one within a message. In a text format each output may be a
+separate message; then the header holds all data that the text lacks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FIELD_TYPE = {arrow: type_ for type_, arrow in ARROW_TYPE.items()}
 
 
 def encode_outputs(rows: pa.RecordBatch, format_: MessageFormat) -> bytes:
-    """Returns a batch of `rows.batch.output_schema` as one message."""
+    """Returns a batch of `rows.batch.output_schema`, encoded as one message."""
     if format_ is MessageFormat.ARROW:
         return arrow_block.encode(rows)
     if format_ is MessageFormat.CSV:
@@ -45,9 +45,10 @@ def encode_each(rows: pa.RecordBatch, format_: MessageFormat) -> list[bytes]:
 
 
 def decode_outputs(value: bytes, format_: MessageFormat, schema: Schema, first_sequence: int) -> pa.RecordBatch:
-    """Returns the batch that `encode_outputs` wrote, fields bit for bit. BusError for any other value.
+    """Returns the batch that `encode_outputs` wrote, with bit-identical fields. Raises BusError for any other value.
 
-    `first_sequence` is that of the first row. In formats other than Arrow, the columns of position, ordinal and digest are null.
+    `first_sequence`: the sequence of the first row, used in formats other than Arrow. In these formats, the columns of position,
+    ordinal and digest are null.
     """
     if format_ is MessageFormat.ARROW:
         return arrow_block.decode(value)
@@ -59,9 +60,9 @@ def decode_outputs(value: bytes, format_: MessageFormat, schema: Schema, first_s
 
 
 def decode_each(values: Sequence[bytes], format_: MessageFormat, schema: Schema, ids: Sequence[Sequence[int]]) -> pa.RecordBatch:
-    """Returns the rows of messages that `encode_each` wrote, all columns bit for bit. BusError for any other value.
+    """Returns the rows of messages that `encode_each` wrote, with all columns bit-identical. Raises BusError for any other value.
 
-    `ids` has for each message the first seven of OUTPUT_COLUMNS, sequence to digest.
+    `ids`: for each message the values of the first seven of OUTPUT_COLUMNS, sequence to digest.
     """
     parts = _decoded(values, format_, schema)
     message = np.concatenate([np.empty(0, np.int64), *(rows.message for rows in parts)])
@@ -77,7 +78,7 @@ def decode_each(values: Sequence[bytes], format_: MessageFormat, schema: Schema,
 
 
 def _joined(parts: Sequence[DecodedRows], order: pa.Array) -> DecodedRows:
-    """Returns the rows of all parts in this order."""
+    """Returns the rows of all parts, concatenated and then taken in the order of the indexes `order`."""
     at = order.to_numpy()
     columns = [pa.concat_arrays(each).take(order) for each in zip(*(rows.columns for rows in parts), strict=True)]
     message, index, opcode, flags = (
@@ -87,7 +88,7 @@ def _joined(parts: Sequence[DecodedRows], order: pa.Array) -> DecodedRows:
 
 
 def _decoded(values: Sequence[bytes], format_: MessageFormat, schema: Schema) -> list[DecodedRows]:
-    """Returns the rows of messages in a format other than Arrow. BusError if one of them cannot be read."""
+    """Decodes messages in a format other than Arrow. Raises BusError if a message has a bad row."""
     if format_ is MessageFormat.AVRO:
         rows, bad = avro_block.decode_events(values, range(len(values)), schema)
         parts = [] if rows is None else [rows]
@@ -108,13 +109,15 @@ def _no_outputs(format_: MessageFormat, bad: BadRows) -> BusError:
 
 
 def _batch(rows: DecodedRows, schema: Schema, known: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """Returns the rows with the known columns of their ids, the others null."""
+    """Returns the rows as a batch of outputs. `known`: the known ones of OUTPUT_COLUMNS; all others, except opcode and flags, are
+    null."""
     count, known = len(rows.message), {**known, "hs:opcode": pa.array(rows.opcode), "hs:flags": pa.array(rows.flags)}
     ours = [known[name] if name in known else pa.nulls(count, type_) for name, type_ in OUTPUT_COLUMNS]
     return pa.RecordBatch.from_arrays([*ours, *rows.columns], schema=output_schema(schema))
 
 
 def schema_of(rows: pa.RecordBatch) -> Schema:
-    """Returns the fields of a batch of outputs. All have the role VALUE, because a batch does not record its keys."""
+    """Returns the schema of the fields of a batch of outputs. All fields have the role VALUE, because a batch does not record its
+    keys."""
     fields = [field for field in rows.schema if not field.name.startswith("hs:")]
     return Schema(tuple(Field(field.name, _FIELD_TYPE[field.type], KeyRole.VALUE) for field in fields))

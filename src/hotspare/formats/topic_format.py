@@ -1,4 +1,4 @@
-"""The format of a topic's messages if they have no header for it: that of the connector which names the topic (SPEC I4)."""
+"""Determines the format of a topic's messages without a format header: that of the connector which names the topic (SPEC I4)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ _OF_TYPE = {
 
 
 def inbound_format(window: Window) -> MessageFormat:
-    """Returns the format of messages without a format header: that of the window's publishing bus connector; CSV without one."""
+    """Returns the format of inbound messages without a format header: that of the window's publishing bus connector; CSV without
+    such a connector."""
     return _format_of(window, ConnectorDirection.PUBLISH, MessageFormat.CSV)
 
 
 def outbound_format(window: Window) -> MessageFormat:
-    """Returns the format of the window's published outputs: that of its subscribing bus connector; Arrow blocks without one."""
+    """Returns the format of the window's published outputs: that of its subscribing bus connector; Arrow blocks without such a
+    connector."""
     return _format_of(window, ConnectorDirection.SUBSCRIBE, MessageFormat.ARROW)
 
 
@@ -41,5 +43,5 @@ def _format_of(window: Window, direction: ConnectorDirection, otherwise: Message
 
 
 def _bus_connector(window: Window, direction: ConnectorDirection) -> Connector | None:
-    """Returns the window's first connector for its own topic in this direction."""
+    """Returns the window's first connector, in this direction, for the window's topic on the project's bus; None without one."""
     return next((each for each in window.connectors if is_bus(each) and each.direction is direction), None)

@@ -1,4 +1,4 @@
-"""Detection of bytes that are not UTF-8, in many texts at once, so that the result for a text does not depend on its neighbours."""
+"""Finds bytes that are not UTF-8, in many texts at once. The result for a text does not depend on the other texts."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ def _by_first_byte(otherwise: int, ranges: dict[tuple[int, int], int]) -> Bytes:
 
 
 _SIZE = _by_first_byte(0, {(0xC2, 0xDF): 2, (0xE0, 0xEF): 3, (0xF0, 0xF4): 4})
-"""Length in bytes of a character of several bytes, by its first byte; 0 for a byte that begins none."""
+"""The byte length of a multi-byte character, by its first byte; 0 for a byte that begins no such character."""
 _SECOND_MIN = _by_first_byte(0x80, {(0xE0, 0xE0): 0xA0, (0xF0, 0xF0): 0x90})
 _SECOND_MAX = _by_first_byte(0xBF, {(0xED, 0xED): 0x9F, (0xF4, 0xF4): 0x8F})
-"""Limits of the second byte: no overlong forms, no halves of surrogate pairs, nothing above U+10FFFF."""
+"""The least and the greatest valid second byte, by the first byte: these exclude overlong forms, halves of surrogate pairs, and
+characters above U+10FFFF."""
 
 
 def not_utf8(data: Bytes) -> npt.NDArray[np.int64]:
-    """Returns the places, rising, of bytes that are not part of a character: at least one in each invalid text. `data`: texts with
-    a line feed after each."""
+    """Returns the rising places of bytes that are not part of a valid character; each invalid text has at least one. `data`: texts
+    with a line feed after each."""
     high = np.flatnonzero(data >= 0x80)
     begin = data[high]
     size = _SIZE[begin]

@@ -1,3 +1,3 @@
-"""Runners, which move input in batches to the core, with Spark or without."""
+"""Runners, which deliver input in batches to the engine core, with Spark or without."""
 
 __all__ = ["contract", "local", "reading", "spark"]

@@ -2,7 +2,7 @@
 
     bus --read--> raw --head--> decoded --on_batch--> owner of the engine core
 
-A runner has no durable state: it starts at given offsets, and forgets what it read when it ends.
+A runner has no durable state: it starts at the offsets that its caller names, and stores no position when it ends.
 """
 
 from __future__ import annotations
@@ -22,24 +22,27 @@ from hotspare.base.inbound_role import InboundRole
 from hotspare.rows.batch import MessageFormat, NextInput
 
 Positions = Mapping[tuple[int, int], int]
-"""(topic index, partition) to the offset to read next. A missing partition is read from its oldest message."""
+"""Maps (topic index, partition) to the offset to read next. A partition that is not in the mapping is read from its oldest
+message."""
 Only: TypeAlias = frozenset[tuple[int, int]]
-"""The (topic index, partition) pairs to read among all that are merged with them; if empty, all are read."""
+"""A restriction of reading: the partitions, as (topic index, partition), to read among all that are merged with them. If it is
+empty, all partitions are read."""
 
 
 class HeadLike(Protocol):
-    """Decoding and the stateless windows before the first stateful one. Picklable; equal input gives equal output."""
+    """The interface of the head, which decodes messages and runs the stateless windows before the first stateful one. Picklable;
+    equal input gives equal output."""
 
     def __call__(self, raw: pa.RecordBatch, /) -> Sequence[pa.RecordBatch]:
         """Decodes a batch of `rows.batch.RAW_SCHEMA` to batches of `rows.batch.decoded_schema`, rows in the same order. Returns at
-        least one batch; several, of whole messages each, if one would be too large for Arrow."""
+        least one batch. Returns several, each of complete messages, if one would be too large for Arrow."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class SourceTopic:
-    """A topic to read: all of its `partitions`, or only that of one shard. `format` is the format of a message without a format
-    header; `kind` is whether its messages are events or outputs of another project."""
+    """A topic to read. `partitions`: the number of its partitions. `shard`: the only partition to read; None reads all. `format`:
+    the format of messages without a format header. `kind`: whether the messages are events, or outputs of another project."""
 
     name: str
     partitions: int = 1
@@ -55,8 +58,8 @@ class SourceTopic:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits of one batch over all partitions, each exceeded by at most one message per partition. `wait_ms` is how long a
-    reader waits on a bus without news before it checks whether it should stop."""
+    """The limits of one batch over all partitions. A batch exceeds each limit by at most one message per partition. `wait_ms`: how
+    long a reader waits for a first message before it checks whether it should stop."""
 
     messages_max: int = 20_000
     bytes_max: int = 16 * 1024 * 1024
@@ -68,22 +71,22 @@ class BatchLimits:
 
 
 READ_INTERVAL_S = 0.01
-"""The default interval between two reads: a batch costs some milliseconds even if it holds little."""
+"""The default interval between two reads, in seconds. Without an interval, small batches would follow each other, and each costs
+some milliseconds even if it has few rows."""
 SHARED_INTERVAL_S_MAX = 0.08
-"""The longest pause that runners of a process leave to each other: signs of life are sent four times in a lease, and have to be
-seen in time."""
+"""The longest interval between two reads that sharing the process with other runners may cause, in seconds. Signs of life are sent
+four times in a lease, and must be seen in time."""
 _NEWEST_WEIGHT = 0.2
-"""The weight of the newest batch in the mean time per batch."""
+"""The weight of the newest batch in the exponential mean of the time per batch."""
 
 
 class ReadPace:
-    """The minimum interval between two reads of the bus while little arrives, and the partitions to read. The consumer of the
-    batches may change both at any time: either the one group, or each of the `shards` that are read together for itself. Then the
-    shortest interval counts.
+    """The minimum interval between two reads of the bus while few messages arrive, and the partitions to read. The consumer of the
+    batches may change both at any time. If a runner reads several `shards` together, each sets its own values, and the shortest
+    interval counts.
 
-    `runners`: how many runners of a process read like this one, each for a group of its own. They share the time of the process.
-
-    Thread-safe. After a read that came near its limits, the next one follows at once, whatever the pace.
+    `runners`: returns how many runners of this process read with such a pace, each for another group. They share the time of the
+    process. Thread-safe. After a read that came near its limits, the next read follows at once, without the interval.
     """
 
     def __init__(
@@ -98,19 +101,21 @@ class ReadPace:
 
     @property
     def interval_s(self) -> float:
-        """The current interval between two reads."""
+        """The current interval between two reads, in seconds."""
         return max(self._shared_s, min(self._intervals_s.values()))
 
     def record_small_read(self, work_s: float) -> None:
-        """Records the seconds from a read that brought little to the end of its processing. With several runners, the next interval
-        is that mean time for each of them, so that all of their work fits in. Otherwise many runners with little input would begin
-        more batches than the processor finishes, and each would wait for all."""
+        """Records a read of few messages. `work_s`: the seconds from the read to the end of its processing. With several runners,
+        the next interval becomes at least the mean of these times multiplied by the number of runners, at most
+        SHARED_INTERVAL_S_MAX. Otherwise many runners with little input would begin more batches than the processor finishes, and
+        each would wait for all."""
         self._work_s += _NEWEST_WEIGHT * (min(work_s, SHARED_INTERVAL_S_MAX) - self._work_s)
         runners = self._runners()
         self._shared_s = min(SHARED_INTERVAL_S_MAX, runners * self._work_s) if runners > 1 else 0.0
 
     def record_other_read(self) -> None:
-        """Records a read that brought nothing, or so much that the next one should not wait for the other runners."""
+        """Records a read without messages, or a read too large to count as small. The next read then does not wait for the other
+        runners."""
         self._shared_s = 0.0
 
     def set_interval(self, interval_s: float, shard: int = 0) -> None:
@@ -121,8 +126,8 @@ class ReadPace:
                 self._changed.notify_all()
 
     def restrict_reading(self, partitions: Only, shard: int = 0) -> None:
-        """Restricts reading, among partitions that are merged with each other, to these, because too many rows wait for them. An
-        empty set ends the restriction."""
+        """Restricts reading to `partitions` among those that are merged with each other, because too many rows wait for these
+        partitions. An empty set ends the restriction of this shard."""
         with self._changed:
             if partitions:
                 self._only[shard] = partitions
@@ -131,24 +136,24 @@ class ReadPace:
             self.only = frozenset[tuple[int, int]]().union(*self._only.values())
 
     def wait(self, read_s: float, is_over: Callable[[], bool]) -> None:
-        """Waits until the interval since `read_s` (`time.monotonic`) has passed, or until `is_over`, which is checked after each
-        `wake`."""
+        """Waits until the interval since `read_s` (`time.monotonic`) has passed, or until `is_over` returns True. `is_over` is
+        checked after each `wake`."""
         with self._changed:
             while not is_over() and (left_s := read_s + self.interval_s - time.monotonic()) > 0:
                 self._changed.wait(left_s)
 
     def wake(self) -> None:
-        """Makes waiting readers check whether they are over."""
+        """Makes waiting readers check `is_over`."""
         with self._changed:
             self._changed.notify_all()
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerInput:
-    """The input of a runner. `topics[i]` is the inbound topic with index i. `bus_url` must mean the same in every process of this
-    machine (no relative path). `pace` may change while the runner runs.
+    """The input of a runner. `topics[i]` is the inbound topic with index i. `bus_url` must name the same bus in every process of
+    this machine (no relative path). `pace` may change while the runner runs.
 
-    `shards`: if it is more than 1, the partitions of one number are merged only with each other, and belong to one shard.
+    `shards`: if more than 1, partitions with the same number belong to one shard and are merged only with each other.
     """
 
     bus_url: str
@@ -179,27 +184,27 @@ class RunnerEnd:
 
 
 OnBatch = Callable[[pa.Table, NextInput], None]
-"""Receives every decoded batch with rows, one at a time and in order: within a partition by offset and index, partitions of one
-batch one after the other by (topic, partition). All batches of one read but the last have AT_HAND, although the batch at hand may
-turn out to have no rows. An exception ends the runner."""
+"""Callback for every decoded batch that has rows, called one at a time and in order: partitions of a batch follow each other by
+(topic, partition), rows of a partition by offset and index. The second argument is AT_HAND for all batches of a read except the
+last, although the next batch may have no rows. An exception ends the runner."""
 OnEnd = Callable[[RunnerEnd], None]
-"""Called once, at once, from the thread that noticed the end. May end the process."""
+"""Callback for the runner's end, called once and without delay, from the thread that detected the end. It may end the process."""
 
 
 class Runner(Protocol):
-    """Moves batches from `start` until `stop`, an exception, or the death of a process that it needs."""
+    """Delivers batches from `start` until `stop`, an exception, or the death of a process that the runner needs."""
 
     @property
     def notice(self) -> str:
-        """After `start`: advice on making this runner faster here; "" if there is none."""
+        """Valid after `start`: advice how to make this runner faster on this machine, or ""."""
 
     def start(self, start_offsets: Positions) -> None:
         """Starts reading; call it from the main thread. Returns when batches may arrive. Raises RunnerError if the runner cannot
         start."""
 
     def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:
-        """Blocks until the runner has ended, or for `timeout_s` (then it returns None)."""
+        """Blocks until the runner has ended, and returns the end. Returns None if the runner has not ended after `timeout_s`."""
 
     def stop(self) -> None:
-        """Ends the runner; call it from the main thread. Harmless after the end. When it returns, no callback runs and no process
-        is left."""
+        """Ends the runner; call it from the main thread. Has no effect after the end. When `stop` returns, no callback runs and no
+        process of the runner exists."""

@@ -1,4 +1,4 @@
-"""The reference runner: no Spark, one thread. The other runners must deliver the same as this one."""
+"""The reference runner: without Spark, in one thread. The other runners must deliver the same rows in the same order."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from hotspare.runners.reading import (
 )
 
 SHARED_WAIT_MS = 250
-"""The wait for a first message if several runners read one bus, each one partition. A stop takes at most this long."""
+"""The wait for a first message if several runners share one bus and this runner reads one partition. `stop` may take this long."""
 
 
 class LocalRunner:
-    """Reads the bus in a thread of its own (see contract.Runner), and waits while the bus is unavailable. `bus`: one that several
-    runners of a process read, and which they do not close; by default each opens its own."""
+    """Implements `contract.Runner`: reads the bus in a separate thread, and waits while the bus is unavailable. `bus`: a bus that
+    several runners of a process share and none closes; None: the runner opens and closes its own."""
 
     def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd, bus: Bus | None = None) -> None:
         self.notice = ""
@@ -119,8 +119,8 @@ class LocalRunner:
 
 
 def _patient(source: RunnerInput) -> BatchLimits:
-    """Returns limits with a longer wait for a single partition: many runners that poll would keep a processor busy. With several
-    partitions, each would delay the others."""
+    """Returns the limits, with a longer wait if the runner reads a single partition: many polling runners would keep a processor
+    busy. With several partitions the wait stays short, because waiting for one delays the others."""
     is_one = len(all_partitions(source.topics)) == 1
     return replace(source.limits, wait_ms=SHARED_WAIT_MS) if is_one and source.limits.wait_ms else source.limits
 
@@ -133,8 +133,8 @@ def read_recorded(
     start_offsets: Positions | None = None,
     end_offsets: Positions | None = None,
 ) -> Iterator[pa.Table]:
-    """Yields decoded batches from `start_offsets` (else the oldest message) up to `end_offsets` (else the current ends of the
-    topics)."""
+    """Yields decoded batches from `start_offsets` to before `end_offsets`. By default, reading starts at the oldest messages, and
+    ends at the current ends of the topics. In `end_offsets`, a missing partition is not read."""
     ends = {key: bus.end_offset(Partition(topics[key[0]].name, key[1])) for key in all_partitions(topics)}
     if end_offsets is not None:
         ends = {key: end_offsets.get(key, 0) for key in ends}
@@ -156,7 +156,7 @@ def _before(part: MessageRun, end: int) -> MessageRun:
 
 
 def decode_iterable(raw: Iterable[pa.RecordBatch], head: HeadLike, messages_max: int) -> Iterator[pa.Table]:
-    """Yields decoded batches of at most `messages_max` messages each from raw batches in memory."""
+    """Decodes raw batches in memory. Yields decoded batches with rows, each of at most `messages_max` messages."""
     for batch in raw:
         for first in range(0, batch.num_rows, messages_max):
             yield from (pa.Table.from_batches([part]) for part in head(batch.slice(first, messages_max)) if part.num_rows)

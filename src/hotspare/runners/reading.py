@@ -20,11 +20,11 @@ from hotspare.rows.batch import FORMAT_OF_HEADER, OUTPUTS_FORM, RAW_SCHEMA, SECO
 from hotspare.runners.contract import BatchLimits, HeadLike, OnBatch, Only, Positions, SourceTopic
 
 NEAR_LIMIT_SHARE = 1 / 4
-"""A read that brings this share of its limits came near them: more messages wait."""
+"""The share of its limits from which on a read counts as near the limits: more messages are waiting."""
 SMALL_READ_SHARE = 1 / 64
-"""Below this share, the cost of a batch is not that of its rows."""
+"""The share of its limits below which a read counts as small: the cost of its batch does not depend on its rows."""
 _TIME_LENGTH_MAX = 18
-"""The longest text that is accepted as a time in microseconds."""
+"""Limit on the characters of a text that is accepted as a time in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,19 @@ def all_partitions(topics: Sequence[SourceTopic]) -> list[tuple[int, int]]:
 
 
 def merge_key(key: tuple[int, int], shards: int) -> int:
-    """Returns the merge key of a partition: partitions with equal keys, all or those of one shard, are merged with each other."""
+    """Returns the merge key of a partition. Partitions with equal keys are merged with each other: all partitions, or those of a
+    shard if `shards` is more than 1."""
     return key[1] if shards > 1 else 0
 
 
 def partitions_to_read(keys: Sequence[tuple[int, int]], only: Only, shards: int) -> list[tuple[int, int]]:
-    """Returns the partitions to read now."""
+    """Returns the partitions of `keys` to read now: those in `only`, and those that are not merged with any partition in `only`."""
     alone = {merge_key(key, shards) for key in only}
     return [key for key in keys if key in only or merge_key(key, shards) not in alone]
 
 
 def complete_positions(bus: Bus, topics: Sequence[SourceTopic], start: Positions) -> dict[tuple[int, int], int]:
-    """Returns the offset to begin at for every partition: the one given, else the oldest kept."""
+    """Returns the offset at which to begin for every partition: that of `start`, else the oldest offset kept."""
     positions = dict(start)
     for topic, partition in all_partitions(topics):
         if (topic, partition) not in positions:
@@ -69,7 +70,8 @@ def complete_positions(bus: Bus, topics: Sequence[SourceTopic], start: Positions
 
 
 def check_positions(bus: Bus, topics: Sequence[SourceTopic], positions: Positions) -> None:
-    """Raises PositionLost unless the topics hold `positions`; BusUnavailable if that cannot be determined."""
+    """Raises PositionLost if a position is before the oldest message of its partition or after the end; BusUnavailable if the bus
+    does not answer."""
     for (topic, number), offset in sorted(positions.items()):
         where = Partition(topics[topic].name, number)
         begin, end = bus.begin_offset(where), bus.end_offset(where)
@@ -87,8 +89,8 @@ def read_parts(
     only: Only = frozenset(),
     shards: int = 1,
 ) -> list[MessageRun]:
-    """Returns the next messages of all partitions, subject to `only`, in order of (topic, partition), within `limits`; empty if
-    nothing is new. `shards` as in `RunnerInput`.
+    """Returns the next messages of all partitions that `only` allows, in order of (topic, partition), within `limits`; empty
+    without new messages. `shards` as in `RunnerInput`.
 
     Waits up to `limits.wait_ms` for a first message. Raises PositionLost if a position is not kept any more.
     """
@@ -111,7 +113,8 @@ def read_parts(
 def read_if_available(
     bus: Bus, topics: Sequence[SourceTopic], positions: Positions, limits: BatchLimits, only: Only, shards: int
 ) -> list[MessageRun]:
-    """Returns what `read_parts` does, or nothing while the bus is unavailable or locked. Raises PositionLost, TopicMissing."""
+    """Returns the result of `read_parts`, or an empty list while the bus is unavailable or locked. Raises PositionLost,
+    TopicMissing."""
     try:
         return read_parts(bus, topics, positions, limits, only, shards)
     except (BusUnavailable, BusLocked):
@@ -137,10 +140,11 @@ def _read_once(
 
 
 def _drop_leading(bus: Bus, topics: Sequence[SourceTopic], parts: list[MessageRun]) -> list[MessageRun]:
-    """Drops messages later than the partition that is furthest behind: the merge by time could only store them.
+    """Returns the parts without the messages that are later than all messages read of the partition furthest behind: the merge by
+    time could only store them.
 
-    The partition that is furthest behind is kept whole, so that every batch advances. Of each other partition, the first later
-    message is kept: it shows the merge that this partition has nothing earlier.
+    The part of the partition furthest behind is returned complete, so that every batch advances. Of each other partition, the first
+    later message is returned, too: it shows the merge that no earlier message follows in this partition.
     """
     if len(parts) < 2:
         return parts
@@ -168,7 +172,7 @@ def next_positions(positions: Positions, parts: Sequence[MessageRun]) -> dict[tu
 
 
 def raw_batch(part: MessageRun, default_format: MessageFormat, kind: InboundRole = InboundRole.EVENTS) -> pa.RecordBatch:
-    """Returns the messages of `part` as a batch of RAW_SCHEMA. Outputs of another project have the time of their cause."""
+    """Returns the messages of `part` as a batch of RAW_SCHEMA. The time of outputs of another project is that of their cause."""
     read = MessageColumns.from_messages(part.messages)
     count, times_us = len(read), read.append_times_us
     seconds: Sequence[bool] = ()
@@ -195,19 +199,19 @@ def raw_batch(part: MessageRun, default_format: MessageFormat, kind: InboundRole
 
 
 def is_near_limits(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> bool:
-    """Whether a read came near its limits, so that more messages wait."""
+    """Whether the batches of a read came near its limits, so that more messages probably wait."""
     return share_filled(raw, limits) >= NEAR_LIMIT_SHARE
 
 
 def share_filled(raw: Sequence[pa.RecordBatch], limits: BatchLimits) -> float:
-    """Returns the share of its limits that a read brought."""
+    """Returns the share of its limits that a read used: the greater of messages / `messages_max` and bytes / `bytes_max`."""
     messages, size = sum(len(b) for b in raw), sum(int(b.nbytes) for b in raw)
     return max(messages / limits.messages_max, size / limits.bytes_max)
 
 
 def _cause(message: Message) -> tuple[int, bool]:
-    """Returns the time of what caused these outputs, and whether they begin with the second row of an update. Outputs from before
-    their stream had beats have the time at which they were committed."""
+    """Returns the system time of the cause of a message's outputs, and whether they begin with the second row of an update. Without
+    a valid CAUSE_HEADER (outputs from before their stream had beats), the time is the append time."""
     time_us, _, second = (message.header(CAUSE_HEADER) or b"").partition(b" ")
     is_time = len(time_us) <= _TIME_LENGTH_MAX and time_us.removeprefix(b"-").isdigit()
     return (int(time_us), second == b"1") if is_time else (message.append_time_us, False)
@@ -220,7 +224,8 @@ def _format(message: Message, default: MessageFormat) -> int:
 
 
 def by_shard(read: Sequence[pa.RecordBatch], shards: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Yields the batches of one read, each of one partition: all at once, or each shard's in turn."""
+    """Yields the batches of one read in groups: one group of all batches, or a group per shard if `shards` is more than 1. Each
+    batch must be of one partition."""
     if shards == 1:
         yield read
         return
@@ -231,7 +236,8 @@ def by_shard(read: Sequence[pa.RecordBatch], shards: int) -> Iterator[Sequence[p
 
 
 class ShardedBatches:
-    """Gives each shard its batches (`contract.OnBatch`), which are of one partition number each. `takers` are by shard."""
+    """A `contract.OnBatch` that passes each batch to the callback of its shard. `takers[k]`: the callback of shard k. Each batch
+    must be of one shard."""
 
     def __init__(self, takers: Sequence[OnBatch]) -> None:
         self._takers = takers
@@ -241,15 +247,16 @@ class ShardedBatches:
 
 
 def decoding_size() -> StepSize:
-    """Returns the number of bytes to decode at a time, for one runner."""
+    """Returns the initial step size, in bytes, of decoding in one runner."""
     return StepSize(STEP_BYTES_MIN, STEP_BYTES_MAX)
 
 
 def steps(
     read: Sequence[pa.RecordBatch], head: HeadLike | None, limits: BatchLimits, decoding: StepSize
 ) -> Iterator[tuple[pa.Table, NextInput]]:
-    """Yields the decoded batches of one read, in order, in steps that are short compared with a lease: an engine counts as alive by
-    its finished batches. `read` is raw, or decoded if `head` is None. A step has whole messages, and is not empty."""
+    """Yields the decoded batches of one read, in order, in steps that are short compared with a lease, because an engine counts as
+    alive by its finished batches. `read`: raw batches, or decoded batches if `head` is None. A step has complete messages, and is
+    not empty."""
     portions = [read] if head is None else list(_portions(read, decoding.next))
     for number, batches in enumerate(portions, 1):
         decoded = [batch for batch in (batches if head is None else _decoded(batches, head, decoding)) if batch.num_rows]
@@ -263,13 +270,13 @@ def steps(
 
 
 def joined(decoded: Sequence[pa.RecordBatch]) -> tuple[pa.Table, list[UnknownMember]]:
-    """Returns the rows of one batch or more as a table, and the unknown members of all batches."""
+    """Returns the rows of `decoded`, at least one batch, as a table, and the unknown members of all batches."""
     unknown = [each for batch in decoded for each in unknown_of(batch.schema)]
     return with_unknown(pa.Table.from_batches(decoded), []), unknown
 
 
 def _decoded(batches: Sequence[pa.RecordBatch], head: HeadLike, decoding: StepSize) -> list[pa.RecordBatch]:
-    """Decodes batches, and records how long that took."""
+    """Decodes batches with `head`, and records size and duration in `decoding`."""
     begun_ns = time.monotonic_ns()
     decoded = [part for batch in batches for part in head(batch)]
     decoding.record_step(sum(batch.nbytes for batch in batches), (time.monotonic_ns() - begun_ns) / 1_000_000)
@@ -277,7 +284,8 @@ def _decoded(batches: Sequence[pa.RecordBatch], head: HeadLike, decoding: StepSi
 
 
 def _portions(raw: Sequence[pa.RecordBatch], bytes_max: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Yields portions of about `bytes_max`, or of one message: the row counts of blocks are not known before decoding."""
+    """Yields the raw batches in portions of about `bytes_max` bytes, or of one message. Portions are measured in bytes, because the
+    row counts of blocks are not known before decoding."""
     if sum(batch.nbytes for batch in raw) <= bytes_max:
         yield raw
         return
@@ -287,8 +295,8 @@ def _portions(raw: Sequence[pa.RecordBatch], bytes_max: int) -> Iterator[Sequenc
 
 
 def pieces(decoded: pa.Table, messages_max: int, rows_max: int) -> Iterator[pa.Table]:
-    """Yields decoded rows in order, in pieces of whole messages, because an engine's state is defined between two messages. Each is
-    within both limits, or one message."""
+    """Yields decoded rows in order, in pieces of complete messages, because an engine's state is defined between two messages. A
+    piece is within both limits, or is one message."""
     bounds = np.append(_first_rows(decoded), decoded.num_rows)
     first = 0
     while first < len(bounds) - 1:
@@ -299,13 +307,13 @@ def pieces(decoded: pa.Table, messages_max: int, rows_max: int) -> Iterator[pa.T
 
 
 def _first_rows(decoded: pa.Table) -> npt.NDArray[np.int64]:
-    """Returns the first row of each message."""
+    """Returns the index of the first row of each message."""
     offsets = decoded.column("offset").to_numpy()
     return np.flatnonzero(np.diff(offsets, prepend=-1 if len(offsets) else 0)).astype(np.int64)
 
 
 def positions_to_json(positions: Positions) -> Mapping[str, int]:
-    """Returns positions in the form sent between processes: `topic.partition` to offset, in a fixed order."""
+    """Returns positions in the form sent between processes: a mapping from `topic.partition` to offset, in a fixed order."""
     return {f"{topic}.{partition}": positions[topic, partition] for topic, partition in sorted(positions)}
 
 

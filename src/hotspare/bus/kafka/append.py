@@ -1,5 +1,5 @@
-"""Appends to Kafka: messages as a whole or not at all (`KafkaAppender`), and ticks, for whose answer no caller waits long
-(`KafkaTicker`)."""
+"""Appends to Kafka: messages, of which all or none are written (`KafkaAppender`), and ticks, for whose answer callers wait only a
+short time (`KafkaTicker`)."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ _REFUSED = (
 
 
 class KafkaAppender:
-    """Appends in one batch, which a broker writes as a whole, or in a transaction if the batch would be too large. Thread-safe; one
-    append at a time.
+    """Appends messages in one batch, which a broker writes completely or not at all, or in a transaction if the batch would be too
+    large. Thread-safe; one append at a time.
 
-    A batch is sent only when it is complete: the client lingers until its `flush` releases the batch.
+    A batch is sent only when it is complete: the client holds the batch back until `flush`.
     """
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader, records: KafkaRecords) -> None:
@@ -63,7 +63,7 @@ class KafkaAppender:
         self._guards: dict[tuple[Partition, str, bytes], _GuardTurn] = {}
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
-        """Like `Bus.append`, for at least one message that is within the limits."""
+        """Implements `Bus.append`. There must be at least one message, and the caller must have checked the limits of the bus."""
         whole = self._fits(partition.topic, messages)
         with self._lock:
             return self._in_one_batch(partition, messages) if whole else self._in_a_transaction(partition, messages)
@@ -71,8 +71,8 @@ class KafkaAppender:
     def append_guarded(
         self, partition: Partition, messages: Sequence[Outgoing], guard: HeaderGuard, record: bytes | None
     ) -> int | None:
-        """Like `Bus.append_guarded`, against all writers that append with a guard of this name and prefix. Other messages count if
-        they are on the topic when this writer takes its turn."""
+        """Implements `Bus.append_guarded`. Writers that append with a guard of this name and prefix exclude each other by fencing.
+        Messages of other writers are compared only if they are on the topic when this writer fences the others."""
         self._fits(partition.topic, messages)
         with self._lock:
             key = (partition, guard.name, guard.prefix)
@@ -85,7 +85,7 @@ class KafkaAppender:
             return self._append_guarded(guarded, partition, messages, guard, record)
 
     def remove_record(self, partition: Partition, key: bytes) -> None:
-        """Like `Bus.remove_record`, for a record that exists."""
+        """Implements `Bus.remove_record` for a record that exists."""
         with self._lock:
             taken_back = self._records.transaction_record(partition, self._records.record_key_prefix(partition), key, None)
             self._writers.open().commit([taken_back])
@@ -100,7 +100,7 @@ class KafkaAppender:
             self._open_transactions.close()
 
     def _fits(self, topic: str, messages: Sequence[Outgoing]) -> bool:
-        """Whether all messages fit into one batch. MessageTooLarge if one exceeds the topic's limit."""
+        """Whether all messages fit into one batch. Raises MessageTooLarge if a message exceeds the topic's limit."""
         bytes_max = self._topics.message_bytes_max(topic)
         sizes = [_size(message) for message in messages]
         if sizes and max(sizes) > bytes_max:
@@ -183,7 +183,8 @@ class KafkaAppender:
         raise _append_unknown(partition, "other writers keep appending to the topic with the same guard")
 
     def _open_turn(self, guarded: _GuardTurn, partition: Partition, guard: HeaderGuard) -> Writer:
-        """Opens the guard's writer, which fences the one before; waits for open transactions; reads the guard's newest record."""
+        """Opens and returns the guard's writer, which fences every earlier writer of this guard. Waits for open transactions, then
+        stores the guard's newest record in `guarded`."""
         writer = guarded.writers.open()
         self._open_transactions.wait(partition)
         if (place := self._records.records_partition(partition)) is not None:
@@ -204,11 +205,11 @@ class KafkaAppender:
 
 
 class KafkaTicker:
-    """Writes ticks, each as any other message. Thread-safe. Calls for several partitions wait for their answers at the same time:
-    one of them polls for all.
+    """Appends ticks as ordinary messages. Thread-safe. Calls for several partitions wait for their answers concurrently: one call
+    polls the client for all.
 
-    An engine ticks from the loop that keeps its lease, and a single tick does not matter. So if a broker is slow or down, the call
-    returns soon, and the tick arrives late; until its fate is known, its partition gets no other one.
+    An engine ticks from the loop that renews its lease, and a single tick does not matter. So if a broker is slow or down, the call
+    soon raises UnknownResult, and the tick may arrive late. Until its result is known, no other tick is sent to the partition.
     """
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics) -> None:
@@ -221,7 +222,8 @@ class KafkaTicker:
         self._answers: dict[Partition, _PendingAppend] = {}
 
     def append(self, partition: Partition, ticks: Sequence[Outgoing]) -> int:
-        """Like `Bus.append`. UnknownResult if no answer came in a short time, also to an earlier call."""
+        """Implements `Bus.append` for ticks. Raises UnknownResult if no answer to this or an earlier call arrives within at most
+        `_TICK_TIMEOUT_MS`."""
         deadline = time.monotonic() + self._timeout_s
         with self._heard:
             if partition in self._answers:
@@ -233,7 +235,7 @@ class KafkaTicker:
             return self._await_answer(partition, deadline)
 
     def warm_up(self) -> None:
-        """Connects the client in the background: a broker takes half a second to admit a new one."""
+        """Connects the client in the background, because a broker takes half a second to admit a new client."""
         if self._client is None:
             threading.Thread(target=self._connect, name="kafka-warm", daemon=True).start()
 
@@ -269,7 +271,8 @@ class KafkaTicker:
         return answer
 
     def _await_answer(self, partition: Partition, deadline: float) -> int:
-        """Waits for the answer and returns the first offset."""
+        """Waits for the answer of the partition's pending append until `deadline`; returns the first offset. Raises UnknownResult
+        if no answer arrives, or the error that the broker reported."""
         answer = self._answers[partition]
         while answer.unreported_count and (left_s := deadline - time.monotonic()) > 0:
             if self._is_listening:
@@ -285,7 +288,8 @@ class KafkaTicker:
         return answer.first_offset
 
     def _listen(self, client: Any, timeout_s: float) -> None:
-        """Polls until any answer comes. Other calls may send and wait meanwhile; then one of them polls on."""
+        """Polls the client once, at most `timeout_s`, without holding the lock. Other calls may send and wait meanwhile; one of
+        them polls next."""
         self._is_listening = True
         self._heard.release()
         try:
@@ -297,14 +301,15 @@ class KafkaTicker:
 
 
 def are_ticks(messages: Sequence[Outgoing]) -> bool:
-    """Whether `messages` is not empty and holds only ticks."""
+    """Whether there is at least one message and all messages are ticks."""
     return bool(messages) and all(message.is_tick for message in messages)
 
 
 @dataclass
 class _GuardTurn:
-    """The turn of one guard; `writer` is set while no other writer is known to have it. `newest` is the last guarded offset written
-    here, which readers see a little later; `record` is the current record, under `record_key_prefix`."""
+    """The state of appends with one guard. `writer`: the writer that fenced all others; None if it may have been fenced. `newest`:
+    the last offset with the guard's header that this process wrote; readers see it a little later. `record`: the guard's current
+    record, whose key begins with `record_key_prefix`."""
 
     writers: WriterFactory
     writer: Writer | None = None
@@ -315,7 +320,8 @@ class _GuardTurn:
 
 @dataclass
 class _PendingAppend:
-    """The broker's answer to the messages of one call: `unreported_count` of them have no report yet; `client` polls for it."""
+    """The broker's answer to the messages of one call. `client`: the client to poll. `unreported_count`: the messages without a
+    delivery report. `first_offset`: -1 if unknown. `failure`: the last reported error."""
 
     client: Any
     unreported_count: int
@@ -331,7 +337,8 @@ class _PendingAppend:
 
 
 def _new_client(settings: KafkaSettings, options: Mapping[str, Any] | None = None) -> Any:
-    """Returns a producer; `options` override the settings of the bus."""
+    """Returns a new client that produces without transactions; `options` override the settings of the bus. Raises UsageError for
+    options that the client refuses."""
     try:
         return Producer({**producer_settings(settings), **(options or {})}, logger=CLIENT_LOG)
     except KafkaException as error:
@@ -339,7 +346,8 @@ def _new_client(settings: KafkaSettings, options: Mapping[str, Any] | None = Non
 
 
 def _flush(client: Any, timeout_s: float) -> None:
-    """Flushes. A client that failed fatally raises an object that is not an exception, which only a bare `except` catches."""
+    """Flushes the client. A client that failed fatally raises an object that is not an exception; it is caught by a bare `except`
+    and ignored."""
     try:
         client.flush(timeout_s)
     except:  # noqa: E722

@@ -1,8 +1,8 @@
 """The bus on Kafka: its topics are Kafka's, outputs and progress are one transaction, and the broker decides which engine may
 publish.
 
-Any Kafka client can read the topics; one that must not see uncommitted messages reads with isolation.level=read_committed. Offsets
-have holes at the ends of transactions.
+Any Kafka client can read the topics; a client that must not see uncommitted messages reads with isolation.level=read_committed.
+Offsets have holes at the ends of transactions.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _SCAN_FIRST = 256
 _SCAN_MAX = 16_384
 _SCAN_BYTES = 16 << 20
 _RESET_RETRY = Retry(tries_max=4)
-"""A forget that is fenced in every try competes with engines of the group that publish."""
+"""Retries of `reset_group`. If every try is fenced, engines of the group are still publishing."""
 _HEADERS = 8
-"""More headers than any message of hotspare has."""
+"""The number of headers assumed per message: more than any message of hotspare has."""
 
 
 class KafkaBus:
-    """A `Bus` (contract). Connects at its first use."""
+    """Implements `contract.Bus` on Kafka. Connects at its first use."""
 
     def __init__(self, settings: KafkaSettings, readers: Readers = Readers.ONE) -> None:
         self._settings = settings
@@ -73,7 +73,7 @@ class KafkaBus:
             self._topics.add_partitions(topic, partitions)
 
     def topics(self) -> Mapping[str, int]:
-        """Returns all topics except Kafka's own."""
+        """Returns all topics, except Kafka's internal topics, with their partition counts."""
         return self._topics.list_partition_counts()
 
     def append(self, partition: Partition, messages: Sequence[Outgoing]) -> int:
@@ -117,7 +117,8 @@ class KafkaBus:
         return self._looker.offsets(partition)[1]
 
     def newest_with_header(self, partition: Partition, name: str, prefix: bytes, since_offset: int = 0) -> Message | None:
-        """Scans backwards in growing steps: messages written by a publisher are found near the end."""
+        """Implements `Bus.newest_with_header`: scans backwards in growing steps, because messages written by a publisher are near
+        the end."""
         self._topics.check(partition)
         guard = HeaderGuard(name, prefix, 0)
         begin, high = self._looker.offsets(partition)
@@ -155,13 +156,13 @@ class KafkaBus:
             self._topics.delete_records({partition: min(before_offset, end)})
 
     def record_reader(self, reader: str, offsets: Mapping[Partition, int]) -> None:
-        """Does nothing: Kafka has a retention of its own."""
+        """Does nothing, because Kafka has its own retention."""
 
     def readers(self) -> Mapping[str, Mapping[Partition, int]]:
         return {}
 
     def remove_reader(self, reader: str) -> None:
-        """Does nothing, as `record_reader`."""
+        """Does nothing, because `record_reader` records nothing."""
 
     def expire(self, partition: Partition, keep_ms: int, messages_max: int) -> int:
         self._topics.check(partition)
@@ -193,7 +194,8 @@ class KafkaBus:
         return self._record_of(group).read().progress
 
     def reset_group(self, group: str) -> None:
-        """Empties topics first, resets progress next, releases owners last: after a failure, a repeated call finishes the rest."""
+        """Implements `Bus.reset_group`, not atomically: empties the topics, then resets the progress, then releases the partitions.
+        After a failure, a repeated call completes the reset."""
         if (self._topics.partitions(progress_topic(group)) or 0) > own_partition(group):
             self._reset_outputs(group)
         self._owners.release(group)
@@ -218,7 +220,8 @@ class KafkaBus:
         return self._owners.committed_owners()
 
     def message_bytes_max(self, topics: Sequence[str]) -> Mapping[str, int]:
-        """Returns the smaller of the topic's limit and this client's, less Kafka's overhead, before compression."""
+        """Returns for each topic the smaller of the topic's limit, less Kafka's overhead, and the client's limit. Both apply before
+        compression."""
         for topic in topics:
             self._topics.check(Partition(topic))
         around = MESSAGE_OVERHEAD_BYTES + _HEADERS * HEADER_OVERHEAD_BYTES
@@ -256,19 +259,19 @@ class KafkaBus:
 
 
 def open_kafka_bus(url: str, readers: Readers = Readers.ONE) -> KafkaBus:
-    """Returns the bus of `kafka://host:9092[,host:9092 ...][?option=value]`. UsageError for any other text."""
+    """Returns the bus of a URL `kafka://host:9092[,host:9092 ...][?option=value]`. Raises UsageError for any other text."""
     return KafkaBus(parse_kafka_url(url), readers)
 
 
 class KafkaProducer:
-    """A `Producer` (contract): fencing by Kafka's own producer fencing, ordered by epochs recorded in the group's topic.
+    """Implements `contract.Producer`: Kafka's own producer fencing, ordered by epochs that are recorded in the group's topic.
 
-    The broker lets only the writer opened last commit, whichever engine opened it. An engine that won an old epoch and slept may
-    open it last. So the first commit after a fence records its epoch, and an engine that finds a newer one gives way. The newer
-    engine, which lost its writer to that, fences again (contract: the same epoch may). A separate commit for the epoch would show
-    this earlier, but cost a failover a tenth of a second. An engine asks coordination again before it publishes, which answers the
-    same question. A newer epoch that was published during the fence, or since the spare's last read, is looked for once: in the
-    first `progress`, or before the first commit.
+    The broker lets only the writer that was opened last commit, even if an engine with an old epoch opened it, for example after a
+    sleep. So the first commit after a fence records its epoch, and an engine that finds a newer recorded epoch raises Fenced. The
+    newer engine, whose writer was fenced by that, fences again (contract: the same epoch may). A separate commit for the epoch
+    would show this earlier, but would prolong a failover by a tenth of a second. Instead, an engine requests the newest epoch from
+    coordination before it publishes. A newer epoch that was published during the fence, or since the spare's last read, is searched
+    for once: in the first `progress`, or before the first commit.
     """
 
     def __init__(
@@ -282,11 +285,11 @@ class KafkaProducer:
         self._writer: Writer | None = None
         self._epoch = 0
         self._fenced_before = 0
-        """The newest epoch under which this engine ever requested the right to publish."""
+        """The newest epoch with which this producer has fenced, or tried to."""
         self._is_checked = False
-        """Whether the topic showed no newer epoch after the fence of this one."""
+        """Whether the group's topic was read after the fence, and had no newer epoch."""
         self._unsaid: list[Record] = []
-        """The epoch record of this engine, until it is committed."""
+        """The record of this engine's epoch, until a commit has written it; then empty."""
 
     def fence(self, epoch: int) -> None:
         limits.check_epoch(epoch)
@@ -334,14 +337,14 @@ class KafkaProducer:
         self._writer, self._epoch = None, 0
 
     def _refuse_if_outdated(self, epoch: int) -> None:
-        """Raises Fenced rather than take the right from a newer epoch. For an epoch just won, the spare's last read is recent
-        enough; a repeated fence has a reason and reads again."""
+        """Raises Fenced if a newer epoch is recorded, so that this engine does not fence the newer one. For an epoch just won, the
+        spare's last read is recent enough. A repeated fence reads again."""
         record = self._record.recent(self._settings.recent_s) if epoch > self._fenced_before else self._record.read()
         self._fenced_before = max(epoch, self._fenced_before)
         _refuse_older(self._group, epoch, record)
 
     def _check(self) -> GroupRecord:
-        """Returns the committed record; Fenced if a newer epoch published during the fence."""
+        """Reads and returns the group's committed record. Raises Fenced if a newer epoch published during the fence."""
         try:
             record = self._record.read()
             _refuse_older(self._group, self._epoch, record)
@@ -352,7 +355,7 @@ class KafkaProducer:
         return record
 
     def _fenced(self, epoch: int, error: Fenced) -> Fenced:
-        """Returns the error with the epoch of the other engine, if that is recorded already."""
+        """Returns a Fenced error with the newer epoch if it is recorded already, else `error`."""
         try:
             newest = self._record.read().epoch
         except BusError:
@@ -368,12 +371,11 @@ def _refuse_older(group: str, epoch: int, record: GroupRecord) -> None:
 class _Owners:
     """The owner group of each claimed partition, in one compacted topic for all groups of a cluster. Thread-safe.
 
-    The key of a claim is the topic's name, followed by `/` and the number except for the first partition; no topic name contains
-    `/`.
+    The key of a claim is the topic's name, for partitions other than 0 followed by `/` and the number. No topic name contains `/`.
 
-    Claims are made in transactions of one id: a claiming group takes the turn from all others, reads the claims, and writes. Of two
-    concurrent claims, the later reads the earlier. If the answer to a transaction is lost, taking the turn again ends it, and the
-    claims then show whether it took place.
+    All claims are transactions of one transactional id. A claiming group opens the id's writer, which fences all others, reads the
+    claims, and writes. So of two concurrent claims, the later reads the earlier. If the answer to a transaction is lost, opening
+    the writer again ends that transaction, and the claims then show whether it was committed.
     """
 
     def __init__(self, settings: KafkaSettings, topics: KafkaTopics, reader: KafkaReader) -> None:
@@ -383,7 +385,7 @@ class _Owners:
         self._writers = WriterFactory(settings, _OWNERS_TOPIC)
 
     def committed_owners(self) -> Mapping[Partition, str]:
-        """Returns partition to group, as committed by now, in order of topic and number."""
+        """Returns the group of each claimed partition, as committed by now, in order of topic and number."""
         if self._topics.partitions(_OWNERS_TOPIC) is None:
             return {}
         with self._follower.lock:
@@ -391,14 +393,14 @@ class _Owners:
             return dict(sorted(self._owners.items(), key=lambda item: (item[0].topic, item[0].number)))
 
     def claim(self, group: str, partitions: Sequence[Partition]) -> None:
-        """Claims all or none. TopicOwned if another group owns one."""
+        """Claims all partitions for the group, or none. Raises TopicOwned if another group owns one of them."""
         self._topics.create(_OWNERS_TOPIC, 1, TopicKind.STATE)
         self._write(
             lambda: [Record(_OWNERS_TOPIC, group.encode(), _claim_key(each)) for each in self._unclaimed(group, partitions)]
         )
 
     def release(self, group: str) -> None:
-        """Releases all partitions of the group."""
+        """Releases all partitions that the group owns."""
         self._write(
             lambda: [
                 Record(_OWNERS_TOPIC, None, _claim_key(each)) for each, owner in self.committed_owners().items() if owner == group
@@ -406,8 +408,8 @@ class _Owners:
         )
 
     def _write(self, missing: Callable[[], list[Record]]) -> None:
-        """Writes the records that `missing` returns. Each try takes the turn and computes them again, after the writes of the turn
-        before."""
+        """Writes the records that `missing` returns, in one transaction. Each try opens the writer, which fences others, and then
+        calls `missing` again, so that it sees all earlier writes. Raises BusUnavailable after too many tries."""
         for _ in TURN_RETRY.tries():
             if not missing():
                 return
@@ -433,8 +435,8 @@ class _Owners:
 
 
 class _OwnersView(dict[Partition, str]):
-    """The owners according to the records read. Separate from `_Owners`, because callbacks into that would keep its clients
-    alive."""
+    """The owners according to the records read. Separate from `_Owners`, because callbacks that refer to `_Owners` would keep its
+    clients alive."""
 
     def apply_owner_record(self, offset: int, key: bytes, value: bytes) -> None:
         try:
@@ -452,6 +454,6 @@ def _claim_key(partition: Partition) -> bytes:
 
 
 def _claimed_partition(key: bytes) -> Partition:
-    """Decodes a key of `_claim_key`; ValueError for any other."""
+    """Returns the partition of a key that `_claim_key` made. Raises ValueError for any other key."""
     topic, _, number = key.decode().partition("/")
     return Partition(topic, int(number or 0))

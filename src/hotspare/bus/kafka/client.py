@@ -1,6 +1,6 @@
-"""The access to Kafka: the URL, the settings of every client, and the meaning of the client's errors.
+"""Access to Kafka: parses the URL, defines the settings of every client, and translates the client's errors.
 
-Options in the URL may be secret: they go to the client, and never into a message.
+Options in the URL may be secret: they are passed only to the client, and never appear in a message or log.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hotspare.bus.limits import MESSAGE_BYTES_MAX
 
 TIMEOUT_MS = 5_000
 LOOKUP_TIMEOUT_S = 1.0
-"""The first timeout for the broker that the client believes to be in charge: it may have died."""
+"""The timeout of a first request, in seconds. It is short, because the broker that the client addresses may have died."""
 TIMEOUT_MS_MAX = 120_000
 MESSAGE_OVERHEAD_BYTES = 128
 HEADER_OVERHEAD_BYTES = 16
-"""The most that Kafka adds to a message sent alone, and to each of its headers."""
+"""Upper limits of the bytes that Kafka adds to a message sent alone, and to each header."""
 WIRE_BYTES_MAX = 96 * 1024 * 1024
-"""The limit of one request or answer: the largest message, its headers, and the protocol around them."""
+"""The limit in bytes of one request or answer: the largest message, its headers, and the protocol's overhead."""
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _OPTION = re.compile(r"[a-z][a-z0-9.]*")
@@ -35,7 +35,7 @@ bootstrap.servers metadata.broker.list transactional.id enable.idempotence acks 
 enable.auto.commit enable.auto.offset.store enable.partition.eof plugin.library.paths
 """
 _RESERVED_OPTIONS = frozenset(_RESERVED_OPTION_NAMES.split())
-"""Options that a URL must not set: exactness depends on them, or they would load code."""
+"""Options that a URL must not set, because exactness depends on them, or they would load code."""
 
 _REFUSAL_NAMES = """
 TOPIC_AUTHORIZATION_FAILED GROUP_AUTHORIZATION_FAILED CLUSTER_AUTHORIZATION_FAILED TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -44,32 +44,34 @@ INVALID_RECORD TOPIC_EXCEPTION INVALID_REQUEST UNSUPPORTED_VERSION POLICY_VIOLAT
 INVALID_TRANSACTION_TIMEOUT _INVALID_ARG _UNSUPPORTED_FEATURE _NOT_IMPLEMENTED
 """
 _REFUSALS = frozenset(getattr(KafkaError, name) for name in _REFUSAL_NAMES.split())
-"""Permanent errors; every other one may pass."""
+"""Codes of permanent errors. All other errors count as temporary."""
 FENCED_CODES = frozenset((KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH))
 MISSING_TOPIC_CODES = frozenset((KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART))
 
 CLIENT_LOG = logging.getLogger("hotspare.bus.kafka")
-"""The client's own log: it reports every failed attempt to connect, which does not belong in hotspare's log."""
+"""The client's own log. It is separate from hotspare's log, because the client reports every failed attempt to connect."""
 CLIENT_LOG.addHandler(logging.NullHandler())
 CLIENT_LOG.propagate = False
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """The settings of a bus: those of its URL, and those that all URLs share. `options` go to every client unchanged."""
+    """The settings of a bus: those of its URL, and constants. `bootstrap`: the brokers. `timeout_ms`: how long one call waits.
+    `options`: passed to every client unchanged."""
 
     bootstrap: str
     timeout_ms: int = TIMEOUT_MS
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     message_bytes_max: int = MESSAGE_BYTES_MAX
-    """The largest message that this client sends."""
+    """The limit in bytes of a message that this client sends."""
     guards_max: int = 32
-    """The number of guards whose turn is kept, each with a client of its own; an evicted guard takes its turn again at its next
+    """The number of guards whose writers stay open, each with its own client. An evicted guard opens its writer again at its next
     use."""
     recent_s: float = 0.3
-    """The age up to which a spare's read of progress is recent enough for its first fence: it reads ten times a second."""
+    """The age in seconds up to which a spare's last read of progress is recent enough for its first fence. A spare reads ten times
+    a second."""
     own_consumer_min_s: float = 5.0
-    """The least time for which a partition with a backlog keeps a consumer of its own, also if no message comes."""
+    """The shortest time in seconds for which a partition with a backlog has its own consumer, even if no message arrives."""
 
     @property
     def timeout_s(self) -> float:
@@ -77,9 +79,9 @@ class KafkaSettings:
 
 
 def parse_kafka_url(url: str) -> KafkaSettings:
-    """Parses `kafka://host:9092[,host:9092 ...][?option=value&...]`. UsageError, without secrets, for any other text.
+    """Parses a URL `kafka://host:9092[,host:9092 ...][?option=value&...]`. Raises UsageError, without secrets, for any other text.
 
-    `timeout_ms` is the time one call waits for the bus. `password_file` or `password_env` names the file or variable that holds
+    `timeout_ms`: how long one call waits for the bus. `password_file` or `password_env` names the file or variable that holds
     `sasl.password`. All other options are those of librdkafka.
     """
     rest, _, query = url.removeprefix("kafka://").partition("?")
@@ -104,7 +106,7 @@ def parse_kafka_url(url: str) -> KafkaSettings:
 
 
 def client_settings(settings: KafkaSettings) -> dict[str, Any]:
-    """Returns the settings that all clients share."""
+    """Returns the settings of every client, including the options of the URL."""
     return {
         "client.id": "hotspare",
         "socket.nagle.disable": True,
@@ -138,8 +140,8 @@ def producer_settings(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def refused_options(settings: KafkaSettings) -> UsageError:
-    """Returns the error for options that the client refuses. Names no single one: the client names it only together with its
-    value."""
+    """Returns the error for options that the client refuses. It lists all option names: the client's own text would contain a
+    value, which may be secret."""
     names = ", ".join(sorted(settings.options)) or "none"
     return UsageError(
         "the kafka client refuses an option of the bus's URL", detail=f"options: {names}", hint="see librdkafka's list of options"
@@ -152,7 +154,8 @@ def error_of(raised: KafkaException) -> KafkaError:
 
 
 def bus_error(raised: KafkaException, what: str) -> HotspareError:
-    """Returns the error for a call that wrote nothing. `what` completes "kafka cannot ..."."""
+    """Translates a client's error for a call that wrote nothing. `what` completes the text "kafka cannot ...". Returns
+    BusUnavailable for temporary errors, MessageTooLarge or BusError for permanent ones."""
     error = error_of(raised)
     detail = f"{error.name()}: {error.str()}"
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:

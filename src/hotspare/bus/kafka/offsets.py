@@ -1,6 +1,7 @@
-"""The first and last offsets of a Kafka partition, requested from its current leader.
+"""Requests the first and last offsets of a Kafka partition from its current leader.
 
-The client asks the leader that it knows, and waits for one that died; so after a second this looks up the cluster again.
+The client addresses the leader that it knows, and waits even if that broker died. So after a second this module looks up the
+cluster again.
 """
 
 from __future__ import annotations
@@ -28,12 +29,13 @@ from hotspare.bus.kafka.client import (
 )
 
 _UNKNOWN_S = 1.0
-"""How long a leader of a topic may not know it after another broker reported it."""
+"""How long, in seconds, the leader may not know a new topic that another broker already reported."""
 _RETRY_PAUSE_S = 0.02
 
 
 class Isolation(Enum):
-    """COMMITTED ends before the first transaction that is open (the last stable offset); UNCOMMITTED at the last message."""
+    """The end that a consumer sees. COMMITTED: before the first open transaction (the last stable offset). UNCOMMITTED: after the
+    last message."""
 
     COMMITTED = "read_committed"
     UNCOMMITTED = "read_uncommitted"
@@ -47,7 +49,7 @@ class KafkaOffsets:
         self._client = new_consumer(settings, isolation)
 
     def first_and_end(self, partition: Partition) -> tuple[int, int]:
-        """Returns the oldest offset kept, and the one after the last. TopicMissing, BusUnavailable."""
+        """Returns the oldest offset kept, and the offset after the last message. Raises TopicMissing, BusUnavailable."""
         start_s = time.monotonic()
         look = Retry(lasting_s=self._settings.timeout_s, pause_s=_RETRY_PAUSE_S)
         return look.call(lambda: self._query_first_and_end(partition, start_s), is_retryable)
@@ -66,8 +68,8 @@ class KafkaOffsets:
         return int(begin), int(end)
 
     def _has_topic(self, topic: str) -> bool:
-        """Whether the brokers know the topic; True if they do not answer. A topic without a leader, whose broker died, looks
-        unknown."""
+        """Whether the brokers know the topic; True if they do not answer. A topic whose leader died may be reported as unknown at
+        first."""
         try:
             found = self._client.list_topics(topic, timeout=LOOKUP_TIMEOUT_S).topics.get(topic)
         except KafkaException:
@@ -80,7 +82,8 @@ class KafkaOffsets:
 
 
 def new_consumer(settings: KafkaSettings, isolation: Isolation, **options: Any) -> Any:
-    """Returns a consumer that stores no offsets in the cluster. UsageError for options of the URL that the client refuses."""
+    """Returns a consumer that stores no offsets in the cluster. Raises UsageError for options of the URL that the client
+    refuses."""
     config = {
         "group.id": "hotspare-readers",
         **client_settings(settings),

@@ -1,10 +1,11 @@
-"""The committed progress of a group, and the epoch under which it may go on: records of its own partition of a compacted topic.
+"""The committed progress of a group and its newest epoch, stored as records in the group's partition of a compacted topic.
 
 The shards of a project share the topic, and each has the partition of its number. If two transactional ids wrote to one partition,
-an open transaction of the one would hide commits of the other.
+an open transaction of one id would hide commits of the other.
 
-Key `epoch` holds the newest fence, a key `stream/NAME` that stream's progress. Values are JSON, for any Kafka client to read. All
-are written in transactions of the group's one transactional id, so their order is that of the fences.
+The record of key `epoch` holds the newest epoch that fenced; a record of key `stream/NAME` holds that stream's progress. Values are
+JSON, which any Kafka client can read. All records are written in transactions of the group's transactional id, so their order is
+that of the fences.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def encode_progress(progress: Progress) -> bytes:
 
 
 def decode_progress(value: bytes) -> Progress:
-    """ValueError, KeyError or TypeError for values that `encode_progress` did not write."""
+    """Returns the progress that `encode_progress` encoded. Raises ValueError, KeyError or TypeError for any other value."""
     record = json.loads(value)
     place = record["output_id"]
     cause = None if place is None else OutputId(*(int(number) for number in place))
@@ -61,15 +62,16 @@ def decode_progress(value: bytes) -> Progress:
 
 @dataclass
 class GroupRecord:
-    """The newest epoch that fenced, 0 if none did, and progress per stream."""
+    """The newest recorded epoch of a group (0 if none is recorded), and its committed progress by stream."""
 
     epoch: int = 0
     progress: dict[str, Progress] = field(default_factory=dict)
 
 
 class TopicFollower:
-    """Follows a partition of one of hotspare's own topics; each call delivers the records since the last one. Thread-safe if `take`
-    is called only under the follower's lock, as `follow` does."""
+    """Follows a partition of one of hotspare's own topics. Each call of `follow` passes the records since the last call to `take`;
+    if the topic was re-created, `restart` is called first. Callers must hold `lock` while they call `follow` or read what `take`
+    stored."""
 
     def __init__(
         self, reader: KafkaReader, partition: Partition, take: Callable[[int, bytes, bytes], None], restart: Callable[[], None]
@@ -82,7 +84,8 @@ class TopicFollower:
         self.lock = threading.Lock()
 
     def follow(self) -> None:
-        """Passes every record committed by now to `take` (offset, key, value). The caller must hold the lock."""
+        """Calls `take` with offset, key and value of every record that was committed since the last call. The caller must hold
+        `lock`."""
         begin, end = self._reader.offsets(self._partition)
         if end < self._next_offset:  # the topic was re-created
             self._next_offset = 0
@@ -96,20 +99,20 @@ class TopicFollower:
 
 
 class ProgressReader:
-    """Follows one group's partition. Thread-safe."""
+    """Reads the progress and the epoch of one group. Thread-safe."""
 
     def __init__(self, reader: KafkaReader, group: str) -> None:
         self._record = GroupRecord()
         self._looked_s = -math.inf
         self.took_s = 0.0
-        """The duration of the last read, in seconds."""
+        """The duration of the last `read`, in seconds."""
         place = progress_partition(group)
         self._topic = place.topic
         self._follower = TopicFollower(reader, place, self._apply_record, self._restart)
 
     def read(self) -> GroupRecord:
-        """Returns a copy of what is committed by now. TopicMissing, BusUnavailable; BusError for a record that hotspare did not
-        write."""
+        """Returns a copy of the group's record as committed by now. Raises TopicMissing, BusUnavailable; BusError for a record that
+        hotspare did not write."""
         with self._follower.lock:
             requested_s = time.monotonic()
             self._follower.follow()
@@ -117,7 +120,7 @@ class ProgressReader:
             return self._copy()
 
     def recent(self, age_s_max: float) -> GroupRecord:
-        """Like `read`, or the result of an earlier read that is at most `age_s_max` old."""
+        """Returns the result of the last `read` if that began at most `age_s_max` seconds ago, else calls `read`."""
         with self._follower.lock:
             if time.monotonic() - self._looked_s <= age_s_max:
                 return self._copy()

@@ -1,7 +1,8 @@
-"""Reads committed messages from any offset of a Kafka partition, over consumers that are kept at their last position.
+"""Reads committed messages from any offset of a Kafka partition, with consumers that stay open at their last position.
 
-A consumer fetches ahead of its reader, so a reader that continues at another read's end is served from memory. Offsets have holes
-at the ends of transactions, so the last stable offset and the consumer's end-of-partition event decide whether there is more.
+A consumer fetches ahead of its reader, so a read that continues at the end of another read is served from memory. Offsets have
+holes at the ends of transactions, so the last stable offset and the consumer's end-of-partition event decide whether more messages
+exist.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ from hotspare.bus.kafka.shared_consumer import PartitionConsumer, SharedConsumer
 
 CURSORS_MAX = 64
 _SHARED_CURSORS_MAX = 4_096
-"""The limit if all cursors share one consumer: then each is little more than its position."""
+"""The limit on cursors if all share one consumer: then a cursor is little more than a position."""
 IDLE_S_MAX = 30.0
 _BATCH_MAX = 10_000
 _REST_S = 0.1
 _UNUSED_S = 0.1
-"""How long a cursor is unused before it rests. A continuous reader returns sooner. A spare does not: it reads five times a second,
-but a broker answers a following consumer at every message."""
+"""How long, in seconds, a cursor must be unused before its fetching is paused. A continuous reader returns sooner. A spare, which
+reads five times a second, does not, and so saves the broker an answer at every message."""
 _OUT_OF_RANGE_PAUSE_S = 0.01
 _TRUSTED_S = 1.0
-"""How long a following consumer's end-of-partition event is trusted after the brokers were last queried for offsets. A query at
-each read would cost the brokers more than the read, if there are many partitions with few messages."""
+"""How long, in seconds after the last query for offsets, a following consumer's end-of-partition event is trusted. With many
+partitions of few messages, a query at each read would cost the brokers more than the read."""
 
 
 _SHARED_UNUSED_S = 5.0
-"""The same if one consumer follows all partitions: an unread partition costs next to nothing."""
+"""`_UNUSED_S` if one consumer follows all partitions: an unread partition then costs very little."""
 _SHARED_TRUSTED_S = 5.0
-"""The same for the shared consumer: a look concerns one partition, so it costs as much for each of them."""
+"""`_TRUSTED_S` if one consumer follows all partitions: a query for offsets concerns only one partition, so many are needed."""
 
 
 class FetchWait(Enum):
     """The time for which the broker holds a fetch request without messages, in ms.
 
-    FOLLOW: for continuous readers; messages are fetched ahead. LOOK: for single reads of what exists now; nothing is fetched
-    between two of them.
+    FOLLOW: for continuous readers; messages are fetched ahead. LOOK: for single reads of existing messages; nothing is fetched
+    between two reads.
     """
 
     FOLLOW = 20
@@ -57,15 +58,15 @@ class FetchWait(Enum):
 
 
 Offsets = tuple[int, int]
-"""The oldest offset kept, and the one after the last committed message."""
+"""The oldest offset kept, and the offset after the last committed message."""
 KeyedMessage = tuple[bytes, Message]
-"""A key and its message; only hotspare's own topics have keys."""
+"""The key of a message, and the message. Only hotspare's own topics have keys."""
 
 
 @dataclass
 class Cursor:
-    """A consumer of one partition. `next_offset` is the least offset of its next message; `prefetched` was fetched and not returned
-    yet."""
+    """A consumer of one partition at a position. `next_offset`: the least offset that the next message can have; -1 if unknown.
+    `end_seen`: the offset of the last end-of-partition event. `prefetched`: messages that were fetched and not returned yet."""
 
     partition: Partition
     consumer: Any
@@ -74,7 +75,7 @@ class Cursor:
     offsets_queried_s: float = 0.0
     """The time of the last query for the partition's offsets."""
     prefetched: deque[Any] = field(default_factory=deque)
-    """The client's messages."""
+    """Messages as objects of the Kafka client."""
     used_s: float = 0.0
     is_paused: bool = True
 
@@ -84,17 +85,17 @@ class Cursor:
         self.prefetched.clear()
 
     def pause_fetching(self) -> None:
-        """Stops the fetching at the end of the partition, until the next read."""
+        """Stops fetching until the next read, if the cursor has reached the end of the partition."""
         if not self.prefetched and self.end_seen >= self.next_offset:
             self.consumer.unassign()
             self.is_paused = True
 
 
 class KafkaReader:
-    """Reads committed messages. Thread-safe: a cursor is used by one call at a time."""
+    """Reads committed messages of any partitions. Thread-safe: each call uses its own cursor."""
 
     def __init__(self, settings: KafkaSettings, reading: FetchWait, readers: Readers = Readers.ONE) -> None:
-        """`readers`: if MANY, one consumer follows the partitions of all of them."""
+        """`reading`: how consumers fetch. `readers`: with MANY, one shared consumer follows the partitions of all readers."""
         self._settings = settings
         self._reading = reading
         self._together = SharedConsumer(self._own_consumer) if readers is Readers.MANY else None
@@ -108,24 +109,25 @@ class KafkaReader:
         self._offsets = KafkaOffsets(settings, Isolation.COMMITTED)
 
     def offsets(self, partition: Partition) -> Offsets:
-        """Returns the oldest offset kept, and the one after the last committed message (the last stable offset)."""
+        """Returns the oldest offset kept, and the offset after the last committed message (the last stable offset)."""
         return self._offsets.first_and_end(partition)
 
     def read(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> Sequence[Message]:
-        """Like `Bus.read`, with checked limits. PositionLost, TopicMissing, BusUnavailable."""
+        """Implements `Bus.read`; the caller has checked the arguments. Raises PositionLost, TopicMissing, BusUnavailable."""
         return stored_messages(self._read(partition, offset, messages_max, bytes_max, wait_ms))
 
     def read_keyed(
         self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int, known: Offsets | None = None
     ) -> list[KeyedMessage]:
-        """Like `read`, with keys. `known`: a result of `offsets` from just now, which saves asking again."""
+        """Reads as `read` does and returns messages with their keys. `known`: a current result of `offsets`, which saves a
+        query."""
         read = self._read(partition, offset, messages_max, bytes_max, wait_ms, known)
         return [(message.key() or b"", stored) for message, stored in zip(read, stored_messages(read), strict=True)]
 
     def _read(
         self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int, known: Offsets | None = None
     ) -> list[Any]:
-        """Returns the client's messages."""
+        """Reads as `read` does and returns messages as objects of the Kafka client."""
         cursor = self._acquire_cursor(partition, offset)
         try:
             if cursor.next_offset != offset or cursor.is_paused:
@@ -156,7 +158,8 @@ class KafkaReader:
     # --- waiting for messages --------------------------------------------------------------------------------------------
 
     def _wait(self, cursor: Cursor, offset: int, wait_ms: int, messages_max: int, known: Offsets | None) -> None:
-        """Finds out whether there are more messages, and waits for one. Called if nothing is at hand."""
+        """Waits for a first message; called if the cursor has no prefetched message. Existing messages are awaited for the timeout
+        of a call, new ones for `wait_ms`. Raises PositionLost, BusUnavailable."""
         if wait_ms and self._has_reached_end(cursor):
             self._fetch_until(cursor, time.monotonic() + wait_ms / 1000, messages_max)
             return
@@ -169,24 +172,26 @@ class KafkaReader:
         self._fetch_until(cursor, now + wait_ms / 1000, messages_max)
 
     def _has_reached_end(self, cursor: Cursor) -> bool:
-        """Whether the consumer, which keeps fetching, has reached the end, and the brokers were recently asked for the partition's
-        offsets."""
+        """Whether the consumer fetches continuously and has reached the partition's end, and the last query for offsets is recent
+        enough to trust that."""
         follows = self._reading is FetchWait.FOLLOW and time.monotonic() < cursor.offsets_queried_s + self._trusted_s
         return follows and cursor.end_seen >= cursor.next_offset
 
     def _fetch_until(self, cursor: Cursor, deadline: float, messages_max: int) -> None:
-        """Waits for a first message."""
+        """Fetches until a message arrives or `deadline` has passed."""
         while not cursor.prefetched and (left := deadline - time.monotonic()) > 0:
             self._fetch(cursor, left, messages_max)
 
     def _fetch_up_to(self, cursor: Cursor, end: int, deadline: float, messages_max: int) -> None:
-        """Waits until a message comes, or the consumer reaches `end` with nothing but holes before it."""
+        """Fetches until a message arrives, or the consumer reaches `end` because only holes precede it. Raises BusUnavailable after
+        `deadline`."""
         while not cursor.prefetched and cursor.end_seen < end:
             if not self._fetch(cursor, min(0.5, deadline - time.monotonic()), messages_max) and time.monotonic() > deadline:
                 raise BusUnavailable(f"kafka returned no message of topic {cursor.partition.topic} in time")
 
     def _fetch(self, cursor: Cursor, timeout_s: float, messages_max: int) -> bool:
-        """Takes what the consumer has, waiting for a first message. False if none came."""
+        """Moves the messages that the consumer has to `prefetched`, after waiting at most `timeout_s` for a first one. Handles
+        events. Returns False if no message arrived first."""
         first = cursor.consumer.poll(max(0.0, timeout_s))
         if first is None:
             return False
@@ -214,8 +219,8 @@ class KafkaReader:
                 raise failure
 
     def _out_of_range(self, cursor: Cursor) -> None:
-        """Raises PositionLost for an offset before the oldest message. Seeks again for one beyond the end, which a later append
-        creates."""
+        """Raises PositionLost if the cursor's offset is before the oldest message. If it is beyond the end, seeks there again,
+        because a later append creates it."""
         offset = cursor.next_offset
         begin, _ = self.offsets(cursor.partition)
         if offset < begin:
@@ -226,7 +231,7 @@ class KafkaReader:
     # --- cursors ---------------------------------------------------------------------------------------------------------
 
     def _acquire_cursor(self, partition: Partition, offset: int) -> Cursor:
-        """Returns the cursor at that offset, else another one of the partition, else a new one."""
+        """Removes and returns an idle cursor of the partition, preferably one at `offset`; creates a cursor if none is idle."""
         with self._lock:
             mine = [c for c in self._idle if c.partition == partition]
             found = next((c for c in mine if c.next_offset == offset), mine[0] if mine else None)
@@ -236,7 +241,8 @@ class KafkaReader:
         return Cursor(partition, self._new_consumer(), -1)
 
     def _release_cursor(self, cursor: Cursor) -> None:
-        """Keeps the cursor for the next reader, and closes those unused for IDLE_S_MAX or in excess."""
+        """Makes the cursor available to the next reader. Closes cursors that were unused for IDLE_S_MAX or exceed the limit on
+        cursors."""
         now = time.monotonic()
         cursor.used_s = now
         with self._lock:
@@ -252,7 +258,7 @@ class KafkaReader:
                 each.consumer.close()
 
     def _pause_idle(self) -> None:
-        """Pauses unused cursors; ends when all of them are paused."""
+        """Runs in a thread: pauses unused cursors, and ends when all cursors are paused."""
         while True:
             time.sleep(_REST_S)
             with self._lock:
@@ -292,8 +298,8 @@ class KafkaReader:
 
 
 def stored_messages(read: Sequence[Any]) -> MessageColumns:
-    """Returns the client's messages as the bus returns them. A publisher that sets the times may set any, for instance nanoseconds;
-    times beyond the limit are clamped."""
+    """Converts messages of the Kafka client to messages of the bus. Times beyond TIME_US_MAX are clamped: a publisher may set any
+    time, for instance nanoseconds."""
     longest_ms = limits.TIME_US_MAX // 1000
     times_ms = [message.timestamp()[1] for message in read]
     if read and not -longest_ms <= min(times_ms) <= max(times_ms) <= longest_ms:
@@ -306,8 +312,8 @@ def stored_messages(read: Sequence[Any]) -> MessageColumns:
 
 
 def _pop_messages(cursor: Cursor, messages_max: int, bytes_max: int) -> list[Any]:
-    """Takes from what is at hand, within both limits after the first message; keeps the rest. `len` of a client's message is that
-    of its value."""
+    """Removes and returns prefetched messages within both limits, at least the first, and advances the cursor. Counts the bytes of
+    values only: `len` of a client's message."""
     total = sum(map(len, cursor.prefetched)) if len(cursor.prefetched) <= messages_max else bytes_max + 1
     if total <= bytes_max:
         taken = list(cursor.prefetched)

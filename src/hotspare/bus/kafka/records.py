@@ -1,7 +1,7 @@
-"""The records of publishers on Kafka: the newest of each key in a compacted topic next to the topic that they publish to.
+"""The records of publishers on Kafka: the newest record of each key in a compacted topic next to the topic to which they publish.
 
-A record is written in the transaction of its messages. Its key starts with the id of that topic and the number of the partition, so
-a topic that was deleted and re-created does not inherit the old records.
+A record is written in the transaction of its messages. Its key starts with the published topic's id and the partition number, so a
+topic that was deleted and re-created does not inherit old records.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _POLL_S = 0.01
 
 
 class KafkaRecords:
-    """Reads and encodes records. Thread-safe. Keeps all records read in memory."""
+    """Reads and encodes records. Thread-safe. All records read remain in memory."""
 
     def __init__(self, topics: KafkaTopics, reader: KafkaReader) -> None:
         self._topics = topics
@@ -34,7 +34,7 @@ class KafkaRecords:
         self._kept: dict[str, _TopicRecords] = {}
 
     def committed_records(self, partition: Partition) -> Mapping[bytes, bytes]:
-        """Returns the committed records, in order of their keys."""
+        """Returns the committed records of a partition by key, in order of the keys."""
         place = self.records_partition(partition)
         if place is None:
             return {}
@@ -50,16 +50,18 @@ class KafkaRecords:
         return {key.removeprefix(scope): record for key, record in found}
 
     def records_partition(self, partition: Partition) -> Partition | None:
-        """Returns the partition that stores the records of `partition`; None if no record was ever written."""
+        """Returns the partition that stores the records of `partition`; None if its topic does not exist, so that there are no
+        records."""
         topic = records_topic(partition.topic)
         return None if self._topics.cached_partitions(topic) is None else Partition(topic)
 
     def record_key_prefix(self, partition: Partition) -> bytes:
-        """Returns the prefix of the keys of a partition's records."""
+        """Returns the prefix that the keys of a partition's records have on Kafka. Raises TopicMissing."""
         return f"{self._topics.topic_id(partition.topic)}/{partition.number}/".encode()
 
     def transaction_record(self, partition: Partition, scope: bytes, key: bytes, record: bytes | None) -> Record:
-        """Returns the record as a transaction writes it, None to delete it; creates the topic if it is missing."""
+        """Returns the record for a transaction that stores `record` under `key`, or deletes the key if `record` is None. `scope`:
+        the result of `record_key_prefix`. Creates the topic of records if it is missing."""
         place = records_topic(partition.topic)
         if self._topics.cached_partitions(place) is None:
             self._topics.create(place, 1, TopicKind.STATE)
@@ -68,7 +70,7 @@ class KafkaRecords:
 
 @dataclass
 class _TopicRecords:
-    """The records read from one topic."""
+    """The records read from one topic of records, by their key on Kafka, and the follower that reads them."""
 
     records: dict[bytes, bytes] = field(default_factory=dict)
     follower: TopicFollower = field(init=False)
@@ -81,7 +83,8 @@ class _TopicRecords:
 
 
 class OpenTransactions:
-    """Waits for open transactions: one that a writer left open hides all later commits until the broker ends it. Thread-safe."""
+    """Waits for the end of open transactions. A transaction that a writer left open hides all later commits until the broker ends
+    it. Thread-safe."""
 
     def __init__(self, settings: KafkaSettings, reader: KafkaReader) -> None:
         self._settings = settings
@@ -90,7 +93,8 @@ class OpenTransactions:
         self._offsets: KafkaOffsets | None = None
 
     def wait(self, partition: Partition) -> None:
-        """Waits until all messages now on the partition are readable or aborted. BusUnavailable if that takes too long."""
+        """Waits until all messages that are now on the partition are committed or aborted. Raises BusUnavailable if that takes
+        longer than the timeout of a call."""
         high = self._end_offset_of(partition)
         for _ in Retry(lasting_s=self._settings.timeout_s, pause_s=_POLL_S).tries():
             if self._reader.offsets(partition)[1] >= high:

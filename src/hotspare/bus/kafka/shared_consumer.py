@@ -1,8 +1,9 @@
-"""A consumer for all partitions that a process follows: a broker answers it once for the messages of all of them.
+"""A single consumer for all partitions that a process follows, so that a broker's answer holds the messages of all these
+partitions.
 
-A consumer for each partition is answered for every event that is published alone, and keeps asking if none comes; and each has
-threads and connections of its own. Here a thread distributes the messages of one consumer to the partitions. A partition with a
-backlog has a consumer of its own meanwhile: it is read at full speed and delays no other.
+With a consumer per partition, the broker would answer every event separately and many empty requests, and each consumer has its own
+threads and connections. Here a thread distributes the messages of one consumer to the partitions. While a partition has a backlog,
+it has its own consumer: it is read at full speed and delays no other partition.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 BACKLOG_MESSAGES_MAX = 1_000
 BACKLOG_BYTES_MAX = 4 << 20
-"""The limits of the messages that wait for a reader. If they are exceeded, the partition gets a consumer of its own."""
+"""The limits on the messages of a partition that wait for their reader. If one is exceeded, the partition gets its own consumer."""
 _POLLED_MAX = 1_000
 _POLL_S = 0.02
-"""The most that a change of the followed partitions waits."""
+"""The longest delay, in seconds, of a change of the followed partitions."""
 _GATHER_MS = 10
-"""How long a broker gathers messages of all the partitions before it answers."""
+"""How long a broker collects messages of all partitions before it answers."""
 _GATHER_BYTES = 64 << 10
-"""The size at which a broker answers at once."""
+"""The size of collected messages at which a broker answers at once."""
 SHARED_OPTIONS = {"fetch.wait.max.ms": _GATHER_MS, "fetch.min.bytes": _GATHER_BYTES, "queued.max.messages.kbytes": 16 << 10}
 """The options of the shared consumer, in addition to those of every consumer."""
 
@@ -37,8 +38,9 @@ TopicAndNumber = tuple[str, int]
 
 @dataclass
 class PartitionQueue:
-    """The queue of one partition behind the shared consumer, from `next_offset` on. `message_batches` holds lists of messages, and
-    None if no more will come because too many wait. `backlog_messages` and `backlog_bytes`: the amount that waits."""
+    """The messages of one partition that the shared consumer received and its reader did not yet consume. `next_offset`: the offset
+    after the last queued message. `message_batches`: lists of messages; None is last, if the queue was detached because too many
+    messages wait. `backlog_messages`, `backlog_bytes`: the count and the size of waiting messages."""
 
     topic_and_number: TopicAndNumber
     next_offset: int
@@ -48,18 +50,18 @@ class PartitionQueue:
 
 
 class _Change(Enum):
-    """A change of the followed partitions."""
+    """A requested change of the followed partitions: one joins or leaves."""
 
     JOIN = "join"
     LEAVE = "leave"
 
 
 class SharedConsumer:
-    """Follows partitions for their readers. Thread-safe. `new` creates a consumer with options, when the first partition is
-    followed.
+    """Follows partitions for their readers with one consumer. Thread-safe. `new`: creates the consumer with the given options;
+    called when the first partition is followed.
 
-    Only its thread calls the consumer: the client serves one call at a time, so another thread that changed the followed partitions
-    would wait for messages.
+    Only the thread of this class calls the consumer. The client serves one call at a time, so another thread that changed the
+    followed partitions would wait until messages arrive.
     """
 
     def __init__(self, new: Callable[..., Any]) -> None:
@@ -67,15 +69,16 @@ class SharedConsumer:
         self._lock = threading.Lock()
         self._consumer: Any = None
         self._places: dict[TopicAndNumber, PartitionQueue] = {}
-        """The partitions to follow."""
+        """The queues of the partitions that should be followed."""
         self._changes: deque[tuple[_Change, PartitionQueue]] = deque()
         self._followed: dict[TopicAndNumber, PartitionQueue] = {}
-        """The partitions that the consumer has; only the thread uses it."""
+        """The queues of the partitions assigned to the consumer. Used only by the thread."""
         self._is_closed = False
         self._thread: threading.Thread | None = None
 
     def follow_partition(self, place: TopicAndNumber, offset: int) -> PartitionQueue | None:
-        """Follows a partition from `offset` on; None if another reader follows it here."""
+        """Follows a partition from `offset` on and returns its queue. Returns None if another reader already follows this partition
+        here, or after `close`."""
         with self._lock:
             if place in self._places or self._is_closed:
                 return None
@@ -95,7 +98,7 @@ class SharedConsumer:
                 self._changes.append((_Change.LEAVE, follower))
 
     def record_consumed(self, follower: PartitionQueue, messages: Iterable[Any]) -> None:
-        """Records that a reader took these messages."""
+        """Records that a reader consumed these messages, which reduces the backlog."""
         count, size = _measure(messages)
         with self._lock:
             follower.backlog_messages -= count
@@ -147,7 +150,7 @@ class SharedConsumer:
                 self._remove(follower)
 
     def _dispatch_messages(self, found: list[Any]) -> None:
-        """Passes each follower its own messages."""
+        """Puts each message into the queue of its partition, and events of the brokers into all queues."""
         by_place: dict[TopicAndNumber, list[Any]] = {}
         for message in found:
             by_place.setdefault((message.topic(), message.partition()), []).append(message)
@@ -184,13 +187,13 @@ class SharedConsumer:
 
 
 def _measure(messages: Iterable[Any]) -> tuple[int, int]:
-    """Returns the count of messages with a value, and their bytes."""
+    """Returns the count of messages that are not errors or events, and the bytes of their values."""
     sizes = [len(message) for message in messages if message.error() is None]
     return len(sizes), sum(sizes)
 
 
 class _ConsumerKind(Enum):
-    """The consumer of a partition: none, the shared one, or its own."""
+    """The kind of consumer that reads a partition: none, the shared consumer, or the partition's own consumer."""
 
     NONE = "none"
     SHARED = "shared"
@@ -198,11 +201,11 @@ class _ConsumerKind(Enum):
 
 
 class PartitionConsumer:
-    """A consumer of one partition, with the methods that a `read.Cursor` uses. Behind it is the shared one, or one of its own while
-    there is a backlog. Used by one thread at a time."""
+    """A consumer of one partition, with the methods that a `read.Cursor` uses. Reads through the shared consumer or, while there is
+    a backlog, through its own consumer. Used by one thread at a time."""
 
     def __init__(self, shared: SharedConsumer, new: Callable[[], Any], own_consumer_min_s: float) -> None:
-        """`own_consumer_min_s`: as in `KafkaSettings`."""
+        """`new`: creates the own consumer. `own_consumer_min_s`: as in `KafkaSettings`."""
         self._shared, self._alone_s = shared, own_consumer_min_s
         self._new = new
         self._own: Any = None
@@ -211,7 +214,8 @@ class PartitionConsumer:
         self._ready: deque[Any] = deque()
         self._alone_until_s = 0.0
         self._end: Any = None
-        """The end-of-partition event of the own consumer, if no message followed: the client sends it once."""
+        """The last end-of-partition event of the own consumer, if no message followed. It is stored, because the client sends it
+        only once."""
 
     def assign(self, places: list[TopicPartition]) -> None:
         """Reads one partition from an offset on: `places` has exactly one element, as confluent_kafka's method takes a list."""
@@ -261,7 +265,8 @@ class PartitionConsumer:
         return self._follower is None or self._follower.message_batches.empty()
 
     def _is_ready(self, timeout_s: float, more: int = 0) -> bool:
-        """Whether more than `more` messages are at hand, after waiting for them."""
+        """Whether more than `more` messages are ready. If not, takes one batch from the shared consumer's queue first, waiting at
+        most `timeout_s`."""
         if len(self._ready) > more:
             return True
         follower = self._follower
@@ -278,7 +283,7 @@ class PartitionConsumer:
         return True
 
     def _leave_shared_consumer(self, follower: PartitionQueue) -> None:
-        """Switches to a consumer of its own, because too many messages wait."""
+        """Switches to the partition's own consumer, because too many messages wait in the shared consumer's queue."""
         self._follower = None
         self._alone_until_s = time.monotonic() + self._alone_s
         self._use_own_consumer(TopicPartition(*follower.topic_and_number, follower.next_offset))
@@ -290,7 +295,8 @@ class PartitionConsumer:
         self._way = _ConsumerKind.OWN
 
     def _follow(self, place: TopicAndNumber, offset: int) -> bool:
-        """Follows the partition through the shared consumer. Returns False, to retry later, if another reader follows it."""
+        """Follows the partition through the shared consumer and returns True. Returns False, to retry later, if another reader
+        follows the partition."""
         self._follower = self._shared.follow_partition(place, offset)
         if self._follower is None:
             self._alone_until_s = time.monotonic() + self._alone_s
@@ -299,7 +305,8 @@ class PartitionConsumer:
         return True
 
     def _rejoin_shared_at_end(self, found: list[Any]) -> None:
-        """Returns to the shared consumer at the end of the partition, with nothing after it, once `own_consumer_min_s` is over."""
+        """Switches back to the shared consumer if the own consumer is at the end of the partition and `own_consumer_min_s` has
+        passed. `found`: the messages and events just received."""
         if found:
             error = found[-1].error()
             self._end = found[-1] if error is not None and error.code() == KafkaError._PARTITION_EOF else None

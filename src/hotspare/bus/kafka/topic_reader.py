@@ -1,6 +1,6 @@
-"""An external topic on Kafka, read by one consumer for all its partitions, committed messages only.
+"""Reads the committed messages of an external topic on Kafka, with one consumer for all partitions.
 
-The consumer has no group: the reader keeps the offsets, never the cluster.
+The reader stores the offsets; the consumer stores none in the cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OUT_OF_RANGE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 class KafkaTopicReader:
-    """A `TopicReader`. Connects at its first use."""
+    """Implements `TopicReader` on Kafka. Connects at its first use."""
 
     def __init__(self, settings: KafkaSettings, topic: str) -> None:
         self._topics = KafkaTopics(settings)
@@ -39,8 +39,8 @@ class KafkaTopicReader:
         self._consumer: Any = new_consumer(settings, Isolation.COMMITTED, **options)
         self._next: dict[int, int] = {}
         self._told: list[KafkaError] = []
-        """Errors that the client returned among messages. They are handled before the next read, because the messages next to them
-        count."""
+        """Errors that the client returned among messages. They are handled at the next read, so that the messages read with them
+        are returned first."""
         self.topic = topic
 
     def topic_id(self) -> str:

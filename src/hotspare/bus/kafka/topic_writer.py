@@ -1,7 +1,8 @@
-"""An external topic on Kafka, written under a transactional id of the source: all partitions and its position in one transaction.
+"""Writes an external topic on Kafka under a transactional id of the source: messages of all partitions, and the source's position,
+in one transaction.
 
-The position is a record in a compacted topic next to the written one (`kafka/records.py`), in the external cluster. Opening the id
-again ends every earlier transaction and writer.
+The position is a record in a compacted topic next to the written topic (`kafka/records.py`), in the external cluster. Opening the
+id again ends every earlier transaction and fences every earlier writer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from hotspare.bus.topic_writer import RoutedMessage
 
 
 class KafkaTopicWriter:
-    """A `TopicWriter`. Connects at its first use."""
+    """Implements `TopicWriter` on Kafka. Connects at its first use."""
 
     def __init__(self, settings: KafkaSettings, topic: str, source: bytes) -> None:
         limits.check_record(source, b"")

@@ -1,7 +1,8 @@
-"""Topics on Kafka: inspected, and created with settings that lose nothing (SPEC B6-B12, Z20, Z21).
+"""Inspects topics on Kafka, and creates them with settings that lose nothing (SPEC B6-B12, Z20, Z21).
 
-Existing topics may have other settings. `cluster_deviations` and `topic_deviations` judge, without I/O, what the cluster reports,
-and what may follow from each deviation. Every check is "at least".
+Existing topics may have other settings. `cluster_deviations` and `topic_deviations` compare, without I/O, the settings that the
+cluster reports with those that hotspare needs. They also state the consequence of each deviation. Settings that are safer than
+needed are not deviations.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _DAY_MS = 24 * 3600 * 1000
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _POLL_S = 0.005
 _UNKNOWN_S = 0.3
-"""How long a broker may not know a topic that another one reported."""
+"""How long, in seconds, a broker may not know a topic that another broker reported."""
 _TOPICS_PER_REQUEST = 200
 _MESSAGE_BYTES_DEFAULT = "1048588"
 
@@ -53,14 +54,14 @@ T = TypeVar("T")
 
 
 class TopicKind(Enum):
-    """EVENTS: messages that expire. STATE: the newest message of each key is kept forever."""
+    """The cleanup policy of a topic. EVENTS: messages expire by age. STATE: the newest message of each key is retained forever."""
 
     EVENTS = "delete"
     STATE = "compact"
 
 
 def check_kafka_name(topic: str) -> None:
-    """UsageError for a name that other buses accept and Kafka does not."""
+    """Raises UsageError for a topic name that Kafka does not accept, although other buses may."""
     if not _NAME.fullmatch(topic) or topic in (".", ".."):
         raise UsageError(f"topic name {topic!r} cannot be used on kafka", hint="use letters, digits, '.', '_' and '-'")
 
@@ -81,12 +82,12 @@ class KafkaTopics:
         self._message_bytes_max: dict[str, int] = {}
 
     def list_partition_counts(self) -> dict[str, int]:
-        """Returns every topic, except Kafka's own, and its number of partitions."""
+        """Returns the number of partitions of every topic, except Kafka's internal topics."""
         found = self._metadata(None)
         return {name: count for name, count in sorted(found.items()) if not name.startswith("__")}
 
     def check(self, partition: Partition) -> None:
-        """TopicMissing unless the partition exists. Remembers that it does."""
+        """Raises TopicMissing unless the partition exists. Existing partitions are cached."""
         count = self._known.get(partition.topic)
         if count is None or not 0 <= partition.number < count:
             count = self._await_topic(partition.topic, _UNKNOWN_S)
@@ -96,7 +97,7 @@ class KafkaTopics:
                 raise limits.partition_missing(partition, count)
 
     def partitions(self, topic: str) -> int | None:
-        """Returns None if the topic does not exist."""
+        """Returns the topic's number of partitions, looked up in the cluster; None if the topic does not exist."""
         count = self._metadata(topic).get(topic)
         with self._lock:
             if count is None:
@@ -106,7 +107,7 @@ class KafkaTopics:
         return count
 
     def external_partitions(self, topic: str) -> int:
-        """Returns the number of partitions of an external topic. TopicMissing, with the command that creates it."""
+        """Returns the number of partitions of an external topic. Raises TopicMissing, with the command that creates the topic."""
         count = self.partitions(topic)
         if count is None:
             command = f"kafka-topics.sh --bootstrap-server {self._settings.bootstrap} --create --topic {shlex.quote(topic)}"
@@ -114,17 +115,18 @@ class KafkaTopics:
         return count
 
     def cached_partitions(self, topic: str) -> int | None:
-        """Like `partitions`, from memory if it is known."""
+        """Returns the topic's number of partitions, from the cache if it is known there; None if the topic does not exist."""
         known = self._known.get(topic)
         return self.partitions(topic) if known is None else known
 
     def drop_cached(self, topic: str) -> None:
-        """Drops what is remembered of a topic, after an answer that it does not exist."""
+        """Removes a topic from the cache of partition counts, after a broker reported that it does not exist."""
         with self._lock:
             self._known.pop(topic, None)
 
     def topic_id(self, topic: str) -> str:
-        """Returns the id of this topic: one of the same name, created after this one was deleted, has another. TopicMissing."""
+        """Returns the id of a topic. A topic that was deleted and re-created under the same name has another id. Raises
+        TopicMissing."""
         asked = TopicCollection([topic])
         try:
             return str(
@@ -153,14 +155,15 @@ class KafkaTopics:
         return found[0][1] if found else {}
 
     def message_bytes_max(self, topic: str) -> int:
-        """Returns the limit of one batch, which is also that of a message."""
+        """Returns the limit in bytes of one batch on a topic, which is also the limit of one message. Cached."""
         known = self._message_bytes_max.get(topic)
         if known is None:
             known = self.message_bytes_max_of([topic])[topic]
         return known
 
     def message_bytes_max_of(self, topics: Sequence[str]) -> dict[str, int]:
-        """Returns the same for several topics, looked up again. Assumes Kafka's default if the cluster does not report it."""
+        """Returns the limit in bytes of one batch for each topic, looked up in the cluster. Assumes Kafka's default if the cluster
+        does not report it."""
         try:
             found = self.configs(topics)
         except BusUnavailable:
@@ -173,12 +176,12 @@ class KafkaTopics:
         return {topic: self._message_bytes_max[topic] for topic in topics}
 
     def _client_bytes_max(self) -> int:
-        """Returns the client's own limit of a message."""
+        """Returns the client's limit on the bytes of a message."""
         text = self._settings.options.get("message.max.bytes", "")
         return int(text) if text.isdecimal() else WIRE_BYTES_MAX
 
     def replicas(self, topics: Sequence[str]) -> dict[str, int]:
-        """Returns, per topic, the least number of replicas of its partitions."""
+        """Returns, for each existing topic, the smallest number of replicas of any of its partitions."""
         try:
             found = self._admin.list_topics(timeout=self._settings.timeout_s).topics
         except KafkaException as error:
@@ -188,7 +191,8 @@ class KafkaTopics:
         }
 
     def create(self, topic: str, partitions: int, kind: TopicKind = TopicKind.EVENTS) -> None:
-        """Creates a topic. No error if it exists with the same number of partitions. Returns when the brokers know it."""
+        """Creates a topic; does nothing if it exists with the same number of partitions. Returns when the queried broker knows the
+        topic. Raises UsageError if it exists with another number, BusUnavailable if the brokers do not know it in time."""
         limits.check_topic(topic, partitions)
         check_kafka_name(topic)
         existing = self.partitions(topic)
@@ -220,7 +224,8 @@ class KafkaTopics:
             raise bus_error(error, f"create topic {topic}") from error
 
     def add_partitions(self, topic: str, partitions: int) -> None:
-        """Adds partitions up to `partitions`; no error if another client did. Returns when the queried broker knows them."""
+        """Adds partitions until the topic has `partitions`; no error if another client added them. Returns when the queried broker
+        knows the new partitions."""
         new = [NewPartitions(topic, partitions)]
         try:
             self._request_admin(lambda wait_s: self._admin.create_partitions(new, request_timeout=wait_s))[topic].result()
@@ -233,14 +238,14 @@ class KafkaTopics:
         raise BusUnavailable(f"kafka added partitions to topic {topic}, but its brokers do not know them yet")
 
     def _await_topic(self, topic: str, timeout_s: float) -> int | None:
-        """Returns the number of partitions as soon as the queried broker knows the topic; None after `timeout_s`."""
+        """Waits until the queried broker knows the topic; returns its number of partitions, or None after `timeout_s`."""
         for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
             if (count := self.partitions(topic)) is not None:
                 return count
         return None
 
     def delete_records(self, offsets: Mapping[Partition, int]) -> None:
-        """Deletes the records before the offsets; an offset past the end means all committed ones."""
+        """Deletes the messages before the given offset of each partition. Raises TopicMissing."""
         asked = [TopicPartition(p.topic, p.number, offset) for p, offset in offsets.items()]
         if not asked:
             return
@@ -254,7 +259,7 @@ class KafkaTopics:
                 raise bus_error(error, f"trim topic {place.topic}") from error
 
     def _metadata(self, topic: str | None) -> dict[str, int]:
-        """Returns the partition counts of existing topics that have, or had, a leader for each partition."""
+        """Returns the partition counts of one topic, or of all if `topic` is None. Topics that do not exist are missing."""
         answer = self._listing(topic, "list topics")
         found = {}
         for name, each in answer.topics.items():
@@ -265,14 +270,15 @@ class KafkaTopics:
         return found
 
     def _listing(self, topic: str | None, what: str) -> ClusterMetadata:
-        """Returns the cluster's metadata, with those of one topic or of all. `what` completes "kafka cannot ..."."""
+        """Returns the cluster's metadata about one topic, or about all topics if `topic` is None. `what` completes the error text
+        "kafka cannot ..."."""
         try:
             return self._admin.list_topics(topic, timeout=self._settings.timeout_s)
         except KafkaException as error:
             raise bus_error(self._admission_error(error), what) from error
 
     def _admission_error(self, failure: KafkaException) -> KafkaException:
-        """Returns the error that no broker admitted this client, if that is why the call failed, else the failure itself."""
+        """Returns the error that no broker admitted this client, if the client reported one, else `failure` itself."""
         self._refused.error = None
         self._admin.poll(0)
         return failure if self._refused.error is None else KafkaException(self._refused.error)
@@ -295,10 +301,10 @@ class KafkaTopics:
         return self._request_admin(lambda wait_s: self._admin.describe_configs(asked, request_timeout=wait_s))
 
     def _request_admin(self, request: Callable[[float], dict[K, Future[T]]]) -> dict[K, Future[T]]:
-        """Returns the answers to a request when all of them are there. `request` gets its timeout in seconds.
-
-        The client sends it to the controller that it knows. It waits for one that died, and does not look up the successor: so this
-        looks up the cluster again, after a wait that is short at first.
+        """Sends an administrative request and returns its futures when all are done. `request`: sends the request with a timeout in
+        seconds. Raises BusUnavailable if the client does not answer. The client addresses the controller that it knows. If that
+        broker died, the client waits, and does not look up the successor. So this method repeats the request after looking up the
+        cluster again, with a timeout that is short at first.
         """
         deadline = time.monotonic() + self._settings.timeout_s
         patience_s = LOOKUP_TIMEOUT_S
@@ -317,20 +323,20 @@ class KafkaTopics:
 
 
 class _AdmissionErrors:
-    """The brokers' refusal of a client. Separate from the client's owner: a callback into that would keep the client and its
-    threads alive."""
+    """Holds the error with which brokers refused a client. Separate from the client's owner, because a callback that refers to the
+    owner would keep the client and its threads alive."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
 
     def on_client_error(self, error: KafkaError) -> None:
-        """Records the reason of a failed connection; a call reports only that it failed."""
+        """Callback of the client: records an authentication or TLS error, which calls of the client do not report."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.error = error
 
 
 def new_topic_config(kind: TopicKind, replicas: int) -> dict[str, str]:
-    """Returns the settings of a topic that hotspare creates."""
+    """Returns the settings with which hotspare creates a topic. `replicas`: the topic's number of replicas."""
     config: dict[str, Any] = {
         "cleanup.policy": kind.value,
         "message.timestamp.type": "LogAppendTime",
@@ -346,8 +352,8 @@ def new_topic_config(kind: TopicKind, replicas: int) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """The reported facts of a topic. `replicas_min`: the least replicas of any partition; `is_state`: only the newest message per
-    key is kept."""
+    """The facts that the cluster reports about a topic. `replicas_min`: the smallest number of replicas of any partition.
+    `is_state`: whether the topic should retain the newest message of each key."""
 
     name: str
     is_state: bool
@@ -356,7 +362,8 @@ class TopicFacts:
 
 
 def cluster_deviations(brokers: int, config: Mapping[str, str]) -> Iterator[Deviation]:
-    """The deviations of the topic in which Kafka keeps its transactions. `config` is that of a broker."""
+    """Yields the deviations of the settings for Kafka's topic of transactions. `brokers`: their number; `config`: the settings of
+    one broker."""
     if brokers < _REPLICAS_WANTED:
         return
     lost = "after the loss of one broker, commits can be lost and two engines can publish"
@@ -370,7 +377,7 @@ def cluster_deviations(brokers: int, config: Mapping[str, str]) -> Iterator[Devi
 
 
 def topic_deviations(facts: TopicFacts, brokers: int) -> Iterator[Deviation]:
-    """The deviations of one topic, the worst first."""
+    """Yields the deviations of one topic, the worst first. `brokers`: the number of brokers of the cluster."""
     yield from _replication_deviations(facts, brokers)
     yield from _retention_deviations(facts)
     config = facts.config
@@ -421,5 +428,5 @@ def _deviation(facts: TopicFacts, setting: str, wanted: str, consequence: str) -
 
 
 def _number(text: str) -> int:
-    """Returns -1, which Kafka uses for "no limit", for a text that is not a number."""
+    """Returns the integer value of a setting; -1, which Kafka uses for "no limit", for a text that is not a number."""
     return int(text) if text.lstrip("-").isdecimal() else -1

@@ -1,7 +1,8 @@
-"""A transactional writer: only the one of its id that was opened last can commit (Kafka's producer fencing).
+"""A transactional writer. Of all writers with one transactional id, only the writer opened last can commit (Kafka's producer
+fencing).
 
-Opening it is the fence. If the writer before left a transaction open, the broker aborts it and answers "later" until that is done.
-A client left alone with this answer retries after half a second; one that is called again retries at once.
+Opening a writer is the fence. If the writer before left a transaction open, the broker aborts that transaction and answers "later"
+meanwhile. By itself a client repeats the request only after half a second; if it is called again, it repeats the request at once.
 """
 
 from __future__ import annotations
@@ -31,32 +32,37 @@ from hotspare.bus.kafka.client import (
 
 WAIT_TIMEOUT_S, _PATIENCE_S_MAX = 0.06, 0.3
 _PATIENCES = (1.0, 1.0, 2.5, 5.0)
-"""The patience for each client that gets no answer, in multiples of the first one's; the last client gets the timeout of a call."""
+"""How long to wait for each of the first clients before another is tried, in multiples of the first wait. The last client gets the
+timeout of a call."""
 _PATIENCE_READS = 4
-"""The patience for a client, in multiples of one read of the committed progress: it finds the coordinator, connects and asks."""
+"""The wait for the first client, in multiples of the duration of one read of the committed progress: the client finds the
+coordinator, connects and sends a request."""
 _INIT_POLL_S = 0.004
 _WARM_CLIENTS_MAX = 3
 _WARM_FOR_S = 60.0
 _BATCH_BYTES = 512 * 1024
-"""The batch limit of several messages; a larger message goes alone. External topics accept a batch of 1 MiB by default."""
+"""The limit in bytes of a batch of several messages; a larger message is a separate batch. External topics accept batches of 1 MiB
+by default."""
 _RETRY_MS = 5
-"""The markers of one commit may still be in flight when the next one begins; then the broker requests a retry."""
+"""The wait before a retry. When a transaction begins, the markers of the commit before may still be in flight; then the broker
+requests a retry."""
 _TRANSACTION_TIMEOUT_MS = 10_000
 _ANY_TOPIC = "hotspare.owners"
-"""A lookup of it makes a client connect; it need not exist."""
+"""The topic that a client looks up in order to connect. It need not exist."""
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-"""The errors of messages dropped because another one failed."""
+"""The errors of messages that the client dropped because another message failed."""
 _REPORT_BYTES = 16 * 1024
 """Bytes of messages between two reports under Deliveries.SAMPLED. One report is enough for a batch, because a broker refuses a
 batch as a whole."""
 _NOW = 0
-"""The timestamp that stands for the time at which the client gets the message."""
+"""The timestamp value for which the client sets the current time."""
 _LINGER_MS = 5
-"""How long the client collects a batch while it gets more messages; a commit sends at once."""
+"""How long the client collects messages for a batch. A commit sends the batch at once."""
 _COMMIT_LEAST_S, _COMMIT_LOOK_S = 0.1, 0.5
-"""Bounds of the wait for a commit in one call; the next call continues the same commit."""
+"""The shortest and the longest wait for a commit in one call of the client; the next call continues the same commit."""
 TURN_RETRY = Retry(tries_max=20, pause_s=0.01, pause_max_s=0.5, pauses=Pauses.RANDOM)
-"""Retries of a writer that lost its turn: two that only take it from each other would both write nothing."""
+"""Retries after another writer has fenced this one. The pauses are random, because two writers that keep fencing each other would
+both write nothing."""
 
 
 class Deliveries(Enum):
@@ -64,11 +70,11 @@ class Deliveries(Enum):
 
     EACH = "each"
     SAMPLED = "sampled"
-    """About one record in 16 KiB. A report takes the interpreter's lock, which costs more than the record if records are small."""
+    """About one record in 16 KiB. A report needs the interpreter's lock, which costs more than writing a small record."""
 
 
 class Record(NamedTuple):
-    """A record that a transaction writes to one partition. A value of None deletes a key."""
+    """A record that a transaction writes to one partition. In a compacted topic, a value of None deletes the key."""
 
     topic: str
     value: bytes | None
@@ -78,7 +84,7 @@ class Record(NamedTuple):
 
 
 class RowRecords(NamedTuple):
-    """Messages that a transaction writes to one partition, as byte strings."""
+    """Messages that a transaction writes to one partition, without an object for each message."""
 
     topic: str
     partition: int
@@ -93,12 +99,12 @@ def records_of(topic: str, number: int, messages: Sequence[Outgoing]) -> Iterato
 
 
 def keyed_record(place: Partition, key: bytes, value: bytes) -> Record:
-    """Returns the record that becomes the newest of its key in the partition."""
+    """Returns a record for a compacted topic: it replaces the record of `key` in the partition `place`."""
     return Record(place.topic, value, key, partition=place.number)
 
 
 class WriterFactory:
-    """Opens the writers of one transactional id, over clients that are connected in advance. Thread-safe."""
+    """Opens the writers of one transactional id, with clients that are connected in advance. Thread-safe."""
 
     def __init__(self, settings: KafkaSettings, transactional_id: str) -> None:
         self._settings = settings
@@ -112,9 +118,9 @@ class WriterFactory:
         self._closed = False
 
     def warm_up(self, topics: Mapping[str, int] | None = None) -> None:
-        """Connects clients in the background, so that a fence need not wait for it; also those whose idle connection the broker may
-        have closed. Costs nothing if that was done recently. `topics`: the largest batch in bytes of each topic of the first
-        commit, whose leaders are looked up and connected from now on."""
+        """Connects clients in the background, so that a fence need not wait for the connection. Connects waiting clients again,
+        too, because the broker may have closed idle connections. Does nothing if that was done recently. `topics`: the topics of
+        the first commit, each with its largest batch in bytes; clients connect to their leaders from now on."""
         with self._lock:
             if topics:
                 self._topics, self._batch_bytes = tuple(topics), min(_BATCH_BYTES, *topics.values())
@@ -124,8 +130,9 @@ class WriterFactory:
                 self._warming.start()
 
     def open(self, first_s: float = WAIT_TIMEOUT_S) -> Writer:
-        """Fences every earlier writer of this id. When it returns, no commit of theirs can succeed any more, and earlier commits
-        are readable. BusUnavailable: the fence may or may not have taken place. `first_s`: the patience for the first client."""
+        """Fences every earlier writer of this id and returns a new one. After the return, no commit of earlier writers can succeed,
+        and their earlier commits are readable. Raises BusUnavailable in time-outs; the fence may have taken effect. `first_s`: the
+        wait for the first client before another is tried."""
         deadline = time.monotonic() + self._settings.timeout_s
         for wait_s in (*(first_s * times for times in _PATIENCES), self._settings.timeout_s):
             if (left_s := deadline - time.monotonic()) <= 0:
@@ -167,7 +174,7 @@ class WriterFactory:
             self._warming, self._warmed_s = None, time.monotonic()
 
     def _connect_client(self, client: Any) -> None:
-        """Looks up the topics for the client, which connects it."""
+        """Connects a client, by looking up the topics of the first commit."""
         for topic in self._topics or (_ANY_TOPIC,):
             client.list_topics(topic, timeout=self._settings.timeout_s)
 
@@ -188,13 +195,14 @@ class WriterFactory:
 
 
 def patience_s(look_s: float) -> float:
-    """Returns the patience for the first client of a fence, if the last read of progress took `look_s`. Giving up too early starts
-    another client on brokers that are busy already."""
+    """Returns the wait, in seconds, for the first client of a fence. `look_s`: the duration of the last read of progress. A too
+    short wait would start another client on brokers that are busy already."""
     return min(_PATIENCE_S_MAX, max(WAIT_TIMEOUT_S, _PATIENCE_READS * look_s))
 
 
 def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
-    """Requests the right to publish: as long as the broker answers "later", else for `patience_s`. BusError if it is refused."""
+    """Requests the right to publish; returns whether the broker granted it. Gives up `patience_s` after the last answer "later", or
+    after `deadline`. Raises BusError if the broker refuses."""
     until = time.monotonic() + patience_s
     while True:
         try:
@@ -213,8 +221,9 @@ def _is_granted(client: Any, patience_s: float, deadline: float) -> bool:
 
 
 class _DeliveryReports:
-    """The delivery reports of a transaction, without a reference to the client. A fenced client keeps its undelivered messages, and
-    so their callbacks, as long as it lives. A callback of its own writer would keep it and its threads alive forever."""
+    """The delivery reports of a transaction, without a reference to the client. A fenced client holds its undelivered messages, and
+    so their callbacks, as long as it exists. A callback that refers to the client's writer would keep the client and its threads
+    alive forever."""
 
     def __init__(self) -> None:
         self.first_failure: KafkaError | None = None
@@ -228,7 +237,7 @@ class _DeliveryReports:
 
 
 class Writer:
-    """Commits transactions. Used by one thread at a time. Unusable after it raised Fenced or UnknownResult."""
+    """Commits transactions. Used by one thread at a time. Must not be used after `commit` raised Fenced or UnknownResult."""
 
     def __init__(self, settings: KafkaSettings, client: Any) -> None:
         self._settings = settings
@@ -236,9 +245,9 @@ class Writer:
         self._delivered = _DeliveryReports()
 
     def commit(self, records: Iterable[Record | RowRecords], deliveries: Deliveries = Deliveries.EACH) -> dict[str, list[int]]:
-        """Writes all or nothing; returns the offsets of the reported records per topic. BusUnavailable or BusError: nothing was
-        written. UnknownResult: the answer was lost. Fenced: another engine opened the writer again, perhaps after a commit that
-        took place and whose answer was lost."""
+        """Writes all records in one transaction; returns the offsets of the reported records by topic. Raises BusUnavailable or
+        BusError if nothing was written, UnknownResult if the answer was lost. Raises Fenced if another writer of this id was
+        opened; the commit may have taken effect before, if its answer was lost."""
         self._delivered = _DeliveryReports()
         deadline = time.monotonic() + self._settings.timeout_s
         try:
@@ -256,8 +265,8 @@ class Writer:
         return self._delivered.offsets
 
     def _finish(self, deadline: float) -> None:
-        """Commits, or raises the client's error. Once a record has failed, the client never sends those after it in the partition,
-        but waits for them until `deadline`: so this drops the client's queue."""
+        """Commits the transaction, or raises the client's error. After a failed record, the client never sends later records of the
+        partition, but waits for them until `deadline`. So this method then drops the client's queue."""
         while True:
             # no flush or poll here: once the client is fenced, those raise an object that Python cannot catch by its class
             left_s = max(_COMMIT_LEAST_S, deadline - time.monotonic())
@@ -273,8 +282,8 @@ class Writer:
                 self._client.purge(in_flight=False)
 
     def _produce(self, records: Iterable[Record | RowRecords], report_bytes: int) -> None:
-        """Passes the records to the client. Requests a report for the first one, and for each that is `report_bytes` or more after
-        the last reported one."""
+        """Passes the records to the client. Requests a delivery report for the first record, and after every `report_bytes` bytes
+        for another record; 0 requests one for each."""
         produce, take, unreported = self._client.produce, self._delivered.on_delivery_report, report_bytes
         try:
             for record in records:
@@ -292,7 +301,7 @@ class Writer:
             raise KafkaException(KafkaError(KafkaError._QUEUE_FULL)) from None
 
     def _produce_rows(self, rows: RowRecords, report_bytes: int) -> None:
-        """Like `_produce` for rows, without an object for each."""
+        """Passes the messages of `rows` to the client, with reports as in `_produce`, without building an object per message."""
         produce, take, unreported = self._client.produce, self._delivered.on_delivery_report, report_bytes
         topic, partition, messages = rows
         common, name = messages.common, messages.header
@@ -305,8 +314,8 @@ class Writer:
             produce(topic, value, key, partition, report, None, _NOW, [*common, (name, text)])
 
     def _abandoned(self, raised: KafkaException) -> HotspareError:
-        """Returns the error for a transaction whose commit was not requested, or was refused: after the abort nothing of it
-        remains."""
+        """Aborts a transaction whose commit was not requested, or was refused, and returns the error to raise. Unless that is
+        Fenced or UnknownResult, nothing was written."""
         error = error_of(raised)
         if error.code() in FENCED_CODES:
             return _fenced(error)

@@ -1,3 +1,3 @@
-"""The head: events decoded and prepared before the first stateful window."""
+"""The head: decodes events and prepares them for the first stateful window."""
 
 __all__ = ["head", "unknown_members"]

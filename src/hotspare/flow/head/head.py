@@ -3,10 +3,10 @@
 One function from Arrow to Arrow that holds only plain data, so it runs in Spark's Python workers and in the driver with equal
 results. It has no state: the result for a message depends on that message alone. Loads neither Spark nor numba.
 
-A message becomes one row per event, in order; `index` counts the rows of the message. A bad row keeps its index, and so do the rows
-after an event that a filter drops. If a filter drops the last row of a message, its position remains. A tick becomes one row with
-index 0, a message without events none. Outputs of another project become events (`_folded`). An update block whose new row is bad
-is refused as a whole (`_without_blocks`), and so is a row that lacks a required field (`_missing_required`).
+A message becomes one row per event, in order; `index` counts the rows of the message, including bad rows and events that a filter
+drops. If a filter drops the last row of a message, its position remains. A tick becomes one row with index 0; a message without
+events becomes no row. Outputs of another project become events (`_folded`). An update block whose new row is bad is refused as a
+whole (`_without_blocks`), and so is a row that lacks a required field (`_missing_required`).
 """
 
 from __future__ import annotations
@@ -59,21 +59,22 @@ if TYPE_CHECKING:
 
 _NO_FORMS = np.empty(0, np.int64)
 BATCH_BYTES_MAX = (1 << 31) - 1
-"""Size limit of a decoded batch of several messages: the 32-bit offsets of an Arrow array end there."""
+"""Size limit in bytes of a decoded batch of several messages: the greatest 32-bit offset of an Arrow array."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicHead:
-    """How the messages of one inbound topic are processed; with `chain` None all windows run in the core."""
+    """How the head processes the messages of one inbound topic. `chain`: the stateless windows that the head runs on the events;
+    None if all windows run in the core."""
 
     window: str
     schema: Schema
     options: CsvOptions
     chain: Chain | None
     routing: Routing | None = None
-    """The partition to which each event belongs; None if any partition will do."""
+    """Computes the partition to which each event belongs; None if an event may be in any partition."""
     required: tuple[int, ...] = ()
-    """Places of the fields that must not be null."""
+    """Indexes in `schema` of the fields that must not be null."""
 
     @property
     def entry_schema(self) -> Schema:
@@ -83,7 +84,8 @@ class TopicHead:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Decoded rows of one kind: the message of each, its index there, and its content."""
+    """Decoded rows of one kind. `message` and `index`: the message of each row, and the row's index in that message. `content`: the
+    columns of the events or bad rows; None for other kinds."""
 
     message: Rows
     index: npt.NDArray[np.int32]
@@ -96,7 +98,7 @@ class _Piece:
 
 @dataclass(frozen=True)
 class Head:
-    """Callable: takes a batch of `RAW_SCHEMA` and returns batches of `decoded_schema` in message order, nearly always one.
+    """Callable: decodes a batch of `RAW_SCHEMA` and returns batches of `decoded_schema` in message order, nearly always one batch.
 
     `topics[i]` belongs to the inbound topic with index i. It never raises because of a message's content. `batch_bytes_max`: size
     limit of a batch of several messages; the rows of the batches together do not depend on it (law Cut).
@@ -128,7 +130,7 @@ class Head:
 
     @classmethod
     def from_plan(cls, plan: Plan, options: Mapping[WindowId, CsvOptions] | None = None, shards: int = 1) -> Head:
-        """Returns the head of a plan."""
+        """Builds the head of a plan. `options`, `shards`: as in `build`."""
         return cls.build(plan.resolved, options, [plan.head_chain(topic) for topic in range(len(plan.resolved.sources))], shards)
 
     @cached_property
@@ -137,8 +139,9 @@ class Head:
         return decoded_schema([topic.entry_schema for topic in self.topics])
 
     def __call__(self, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Decodes all messages. If decoding itself fails, the messages are halved; one on which it fails alone becomes a bad row
-        with BadReason.POISON. It also fails if a batch, or a column on the way there, is too large."""
+        """Returns the decoded rows of all messages. If decoding the batch raises, the batch is bisected; a single message on which
+        decoding raises becomes a bad row with BadReason.POISON. A batch, or an intermediate column, that is too large raises
+        too."""
         try:
             return [self._at_once(raw)]
         except Exception as error:
@@ -154,9 +157,9 @@ class Head:
     def decode_columns(
         self, places: pa.RecordBatch, events: Mapping[int, DecodedRows], unread: Mapping[int, BadRows]
     ) -> pa.RecordBatch:
-        """Returns decoded rows of events that are given as columns, by topic, each treated as a message of its own. `places`: the
-        columns of `RAW_SCHEMA` without value, a row for each event and tick; `format` matters for ticks only. `message` of events
-        and bad rows is a row of `places`."""
+        """Returns the decoded rows of events that the caller already has as columns; each event counts as a message of its own.
+        `events` and `unread`: the events and the bad rows by topic; their `message` is a row of `places`. `places`: the columns of
+        `RAW_SCHEMA` without `value`, one row per event and tick; `format` matters only for ticks."""
         pieces = _ticks(places)
         for topic, rows in events.items():
             head = self.topics[topic]
@@ -166,7 +169,8 @@ class Head:
         return self._assembled(places, pieces)
 
     def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
-        """Returns one message as a bad row. It names only the class of the error: the rest may differ between engines."""
+        """Returns one message as a bad row. The row names only the class of the error: the error's text may differ between
+        engines."""
         window = self.topics[raw.column("topic")[0].as_py()].window
         sentence = f"the engine fails on this message ({type(error).__name__})"
         text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
@@ -237,7 +241,8 @@ def _bytes(piece: _Piece, values: npt.NDArray[np.uint8] | None) -> pa.Array:
 
 
 def _contents(pieces: list[_Piece], topic: int, kind: RowKind, type_: pa.DataType, order: Rows | None) -> pa.Array:
-    """Returns the content of pieces of that kind and topic, and null in other rows."""
+    """Returns one array over the rows of all pieces: the content in rows of this kind and topic, null in all others. `order`: the
+    rows' order in the batch; None if they are already in order."""
     has = [piece.kind is kind and piece.topic == topic for piece in pieces]
     if not any(has):
         return null_array(sum(len(piece.message) for piece in pieces), type_)
@@ -255,7 +260,8 @@ def _ordered(arrays: list[pa.Array], type_: pa.DataType, order: Rows | None) -> 
 def _decoded(
     head: TopicHead, topic: int, raw: pa.RecordBatch, format_: npt.NDArray[np.int8], mine: npt.NDArray[np.bool_]
 ) -> list[_Piece]:
-    """Returns the pieces of the messages `mine`, which are of one topic."""
+    """Decodes the messages of one topic and runs its chain; returns the pieces. `mine`: whether each message of `raw` is of that
+    topic."""
     values = raw.column("value")
     events: list[DecodedRows] = []
     bad: list[BadRows] = []
@@ -274,7 +280,8 @@ def _decoded(
 
 
 def _after_chain(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[DecodedRows], told: list[BadRows]) -> list[_Piece]:
-    """Returns the pieces of one topic's decoded events after the chain, and of the bad rows `told`. Messages are rows of `raw`."""
+    """Checks one topic's decoded events, runs its chain, and returns the pieces: events, bad rows including `told`, and dropped
+    rows. `message` of each event is a row of `raw`."""
     if head.required:
         events = [_refused(rows, _missing_required(rows, raw, head.schema, head.required), head, told) for rows in events]
     if head.routing is not None:
@@ -316,7 +323,8 @@ def _folded(events: Sequence[DecodedRows], forms: Int64s) -> tuple[list[DecodedR
 
 
 def _old_rows(rows: DecodedRows, place: Int64s, new: Int64s, forms: Int64s) -> Bools:
-    """Whether each row is the old row of an update: the new row is the one before it, or ended the message before."""
+    """Whether each row is the old row of an update. The new row precedes the old row directly, or was the last row of the message
+    before. `new`: the places (message, index) of new rows."""
     form = forms[rows.message]
     begins = ((form & SECOND_FORM) != 0) & (rows.index == 0)
     behind: Bools = (rows.opcode == Opcode.DELETE) & ((form & OUTPUTS_FORM) != 0) & (np.isin(place - 1, new) | begins)
@@ -346,8 +354,8 @@ def _without_blocks(
 
 
 def _rows_of_blocks(events: Sequence[DecodedRows], bad: BadRows, forms: Int64s, schema: Schema, options: CsvOptions) -> list[Bools]:
-    """Returns for each part which of its events are rows of update blocks. `bad`: rows that could not be read; `forms`: the raw
-    column `format`."""
+    """Returns a mask per element of `events`: whether each event is a row of an update block. `bad`: rows that could not be read;
+    `forms`: the raw column `format`."""
     places = [rows.message << 32 | rows.index for rows in events]
     new = [place[rows.opcode == Opcode.UPDATE_BLOCK] for place, rows in zip(places, events, strict=True)]
     behind = np.concatenate([*new, _unread_openings(events, places, bad, forms, schema, options)]) + 1
@@ -392,7 +400,7 @@ def _json_opens(text: str, schema: Schema, _: CsvOptions) -> bool:
 
 
 def _avro_opens(text: str, schema: Schema, _: CsvOptions) -> bool:
-    """Whether the text, a record as Python prints it, opens a block."""
+    """Whether `text`, an Avro record as Python prints a dict, opens an update block."""
     return _member_opens(text, f"'{re.escape(avro_meta_names(schema)[0])}'", "'")
 
 
@@ -403,7 +411,7 @@ def _member_opens(text: str, name: str, quote: str) -> bool:
 
 
 def _arrow_opens(text: str, _: Schema, __: CsvOptions) -> bool:
-    """Whether the text, which holds the opcode as a number, opens a block."""
+    """Whether `text`, in which the opcode is a number, opens an update block."""
     return text.startswith(f"opcode {int(Opcode.UPDATE_BLOCK)},")
 
 
@@ -414,7 +422,7 @@ _OPENS: dict[MessageFormat, Callable[[str, Schema, CsvOptions], bool]] = {
     MessageFormat.ARROW: _arrow_opens,
 }
 _HINT_NAMES_MAX = 100
-"""An event with more unknown members gets no hint: every engine would compare each of them."""
+"""An event with more unknown members gets no hint, because comparing each name takes time in every engine."""
 _WITH_VALUES = [int(Opcode.INSERT), int(Opcode.UPDATE), int(Opcode.UPSERT)]
 
 
@@ -447,7 +455,8 @@ def _missing_required(rows: DecodedRows, raw: pa.RecordBatch, schema: Schema, re
 def _hints(
     raw: pa.RecordBatch, messages: Sequence[int], places: Sequence[int], fields: Sequence[str], schema: Schema
 ) -> Iterator[str]:
-    """Yields for each event, at a place in a message, a hint at an unknown member with a name near that of the field, or ""."""
+    """Yields one hint per refused event: the unknown member whose name is nearest to the null field's name, or "" if none is near.
+    `messages` and `places`: the event's row of `raw` and its index in the message. `fields`: its null field."""
     parsed, unknown = -1, list[frozenset[str]]()
     for message, place, field in zip(messages, places, fields, strict=True):
         if message != parsed:
@@ -469,7 +478,7 @@ def _in_place(
 def _refused_for(
     rows: DecodedRows, is_wrong: npt.NDArray[np.bool_], reason: BadReason, head: TopicHead, bad: list[BadRows]
 ) -> DecodedRows:
-    """Returns the other events; adds those that are wrong to `bad`."""
+    """Returns the events that are not `is_wrong`; adds the wrong ones to `bad` with `reason`."""
     wrong = np.flatnonzero(is_wrong)
     return _refused(rows, Refusals.from_causes(wrong, np.zeros(len(wrong), np.int64), [(reason, reason.sentence)]), head, bad)
 
@@ -485,8 +494,8 @@ def _refused(rows: DecodedRows, refused: Refusals, head: TopicHead, bad: list[Ba
 
 
 def _dropped(given: DecodedRows, passed: DecodedRows, bad: list[BadRows]) -> list[_Piece]:
-    """Returns the last rows of messages that the chain dropped: the input's position and time do not depend on which filter
-    drops."""
+    """Returns a piece for the messages whose last row the chain dropped. These rows stay as positions, so the input's position and
+    time do not depend on filters."""
     last = np.flatnonzero(np.diff(given.message, append=-1) != 0)
     left = [passed.message.astype(np.int64) << 32 | passed.index]
     left += [rows.message << 32 | rows.index for rows in bad]
@@ -502,7 +511,7 @@ def _is_alone(bad: BadRows, events: list[DecodedRows]) -> npt.NDArray[np.bool_]:
 
 _LOST = "messages are lost that a topic no longer holds"
 _BLOCK_DECODERS = {int(MessageFormat.ARROW): arrow_block.decode_events, int(MessageFormat.AVRO): avro_block.decode_events}
-"""Decoders of formats in which every message is a file."""
+"""Decoders by format number, for the formats in which each message is a complete file."""
 
 
 def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[DecodedRows], BadRows]:
@@ -525,7 +534,7 @@ def _by_format(head: TopicHead, number: int, values: pa.Array) -> tuple[list[Dec
 
 
 def _with_plain_keys(rows: DecodedRows, schema: Schema) -> DecodedRows:
-    """Gives equal keys equal bits: -0.0 becomes 0.0, and every NaN the same NaN."""
+    """Returns the rows with equal bits for equal keys: in key columns, -0.0 becomes 0.0, and every NaN becomes the same NaN."""
     doubles = [i for i in schema.key_indexes if schema.fields[i].type is FieldType.DOUBLE]
     if not doubles:
         return rows

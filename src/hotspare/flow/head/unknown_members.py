@@ -1,7 +1,7 @@
 """Members of JSON events that match no field of their source window, sampled by the head while it decodes a batch.
 
-Such members are ignored, so outputs and state never depend on them. What is found may depend on how the input is cut into batches.
-It is kept as metadata of the batch's schema, which no comparison of batches looks at.
+Such members are ignored, so outputs and state never depend on them. Which members are found may depend on how the input is cut into
+batches. They are stored as metadata of the batch's schema, which comparisons of batches ignore.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hotspare.rows.elementwise import Rows
 
 _KEY = b"hs:unknown-members"
 _MESSAGES = 4
-"""The number of messages inspected per batch. Each takes as long as decoding about thirty."""
+"""The greatest number of messages inspected per batch. Inspecting one takes as long as decoding about thirty."""
 _BYTES_MAX = 65_536
-"""A larger message is not inspected: that would take as long as decoding a batch."""
+"""A message of more bytes is not inspected: inspecting it would take as long as decoding a batch."""
 _NAMES_MAX = 20
 _NAME_LENGTH_MAX = 100
 _LISTED_MAX = 5
@@ -30,8 +30,8 @@ _LISTED_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class UnknownMember:
-    """A member `name` that `events` of the events inspected for `window` have. `near` is the name of a field that these events lack
-    and may mean, or ""."""
+    """A member that matches no field. `events`: how many of the events inspected for `window` have it. `near`: the field that the
+    producer may have meant, which these events lack; "" if no name is near."""
 
     window: str
     name: str
@@ -40,7 +40,8 @@ class UnknownMember:
 
 
 def sampled(values: pa.Array, rows: Rows, window: str, schema: Schema) -> list[UnknownMember]:
-    """Returns the unknown members in the first object of a few of the messages `rows` of an Arrow binary array, spread evenly."""
+    """Returns the unknown members of at most `_MESSAGES` messages, evenly spread over `rows`; of each message only the first object
+    is inspected. `values`: an Arrow binary array of JSON texts; `rows`: indexes into it."""
     chosen = rows[:: max(1, -(-len(rows) // _MESSAGES))]
     if not len(chosen):
         return []
@@ -49,7 +50,8 @@ def sampled(values: pa.Array, rows: Rows, window: str, schema: Schema) -> list[U
 
 
 def unknown_members_of(value: bytes, window: str, schema: Schema) -> list[UnknownMember]:
-    """Returns the unknown members in the first object of a message, the first names in alphabetical order."""
+    """Returns the unknown members in the first object of a message: at most `_NAMES_MAX`, in alphabetical order. Returns none for a
+    message of more than `_BYTES_MAX` bytes."""
     if len(value) > _BYTES_MAX:
         return []
     names, lacking = first_unknown(value, schema)
@@ -57,19 +59,19 @@ def unknown_members_of(value: bytes, window: str, schema: Schema) -> list[Unknow
 
 
 def _shown(name: str) -> str:
-    """Returns the name in printable characters, for terminals and logs, whatever text a producer wrote."""
+    """Returns the name, escaped if it has unprintable characters and truncated, so that it is safe in terminals and logs."""
     return (name if name.isprintable() else ascii(name)[1:-1])[:_NAME_LENGTH_MAX]
 
 
 @lru_cache(1024)
 def _near(name: str, fields: frozenset[str]) -> str:
-    """Returns the nearest field name. Cached: comparing takes longer than parsing an event, and the events of a source are
-    alike."""
+    """Returns the field name nearest to `name`, or "" if none is near. Cached, because comparing takes longer than parsing an
+    event, and events of one source repeat their names."""
     return nearest_name(name[:_NAME_LENGTH_MAX], fields)
 
 
 def merged(found: Iterable[UnknownMember]) -> list[UnknownMember]:
-    """Returns one entry per window and name, in the order of first occurrence."""
+    """Returns one entry per window and name, in the order of first occurrence, with the sum of `events`."""
     by_name: dict[tuple[str, str], UnknownMember] = {}
     for each in found:
         key = each.window, each.name
@@ -79,7 +81,7 @@ def merged(found: Iterable[UnknownMember]) -> list[UnknownMember]:
 
 
 def sentence_of(source: str, found: Sequence[UnknownMember]) -> str:
-    """Returns the warning about members of one source; probable misspellings of fields come first."""
+    """Returns the warning about the unknown members of one source. It lists probable misspellings of fields first."""
     ordered = sorted(found, key=lambda each: not each.near)
     listed = [f"{each.name!r} (did you mean {each.near!r}?)" if each.near else repr(each.name) for each in ordered[:_LISTED_MAX]]
     more = [] if len(found) <= _LISTED_MAX else [f"{len(found) - _LISTED_MAX} more"]

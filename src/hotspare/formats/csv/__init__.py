@@ -1,3 +1,3 @@
-"""CSV to rows and back."""
+"""Decodes CSV messages to rows, and encodes rows as CSV."""
 
 __all__ = ["decode", "grammar", "lines", "quoting", "rows", "split"]

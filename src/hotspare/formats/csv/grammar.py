@@ -1,17 +1,18 @@
 """The grammar of CSV (SPEC 5.2): row ends, columns, and lines that are not rows. Publishers, engine and files share it.
 
 - A row ends at a line feed outside quotes; carriage returns before it, and a byte order mark at its beginning, are not part of
-  it. A line of nothing but blanks is not a row.
+  it. A line of only blanks is not a row.
 - Blanks are spaces and, unless tabs separate the fields, tabs.
 - A field is quoted if its first byte other than blanks is a quote. Inside, a doubled quote or one after a backslash is a quote,
   and a doubled backslash is a backslash; only blanks may follow the closing quote.
-- Outside quotes, a backslash pairs with the character after it. Before the delimiter it makes that a part of the field and is
-  dropped; otherwise both are kept. So a delimiter after two backslashes ends the field.
+- Outside quotes, a backslash pairs with the character after it. A backslash before the delimiter makes the delimiter a part of the
+  field and is dropped; before other characters both are kept. So a delimiter after two backslashes ends the field.
 - Blanks around a field are not part of it; blanks in quotes are.
-- An empty field is null, a quoted empty one is an empty text.
-- A row with a misplaced quote, or one that is not closed within ROW_BYTES_MAX, ends at its first line feed and is a bad row.
+- An empty field is null; a quoted empty field is an empty text.
+- A row with a misplaced quote, or a quote that is not closed within ROW_BYTES_MAX, ends at its first line feed and is a bad row.
 
-All rules are for bytes: UTF-8 has none of these inside a character. The meaning of a row does not depend on other rows.
+All rules are for bytes: in UTF-8, none of these bytes occurs inside a character. The meaning of a row does not depend on other
+rows.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ from dataclasses import dataclass
 from functools import cache
 
 ROW_BYTES_MAX = 1 << 20
-"""Limit on one row that contains line feeds; a longer single line is a row."""
+"""Limit on the bytes of a row that contains line feeds. A row of one line may be longer."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BLANKS = b" \t"
 """Bytes that are not part of a field at its ends, unless they are the delimiter."""
 _LINE_FEED = ord("\n")
 
 _ESCAPED_IN_QUOTES = re.compile(rb'\\(["\\])|"(")')
-"""An escape in quotes; its meaning is the group that matched."""
+"""Matches an escape inside quotes. The group that matched holds the character that the escape stands for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """CSV with one delimiter; made by `grammar`."""
+    """The grammar of CSV with one delimiter; created by the function `grammar`."""
 
     delimiter: bytes
     blanks: bytes
@@ -55,7 +56,7 @@ class Grammar:
             position = end + 1
 
     def value(self, column: bytes) -> bytes | None:
-        """Returns the value of a column; None for null."""
+        """Returns the value of a column as written, without quotes and escapes; None for null."""
         if is_quoted(column):
             inner = column.strip(self.blanks)[1:-1]
             return _ESCAPED_IN_QUOTES.sub(rb"\1\2", inner) if b'"' in inner or b"\\" in inner else inner
@@ -71,7 +72,7 @@ class Grammar:
 
 
 def is_quoted(column: bytes) -> bool:
-    """Whether a column begins with a quote, after any blanks."""
+    """Whether a column begins with a quote, not counting blanks before it."""
     return column[:1] == b'"' or (column[:1] in BLANKS and column.lstrip(BLANKS)[:1] == b'"')
 
 
@@ -81,12 +82,12 @@ def is_blank(row: bytes) -> bool:
 
 
 def quoted(value: bytes) -> bytes:
-    """Returns a quoted column with the value `value`, whatever the delimiter."""
+    """Returns a quoted column whose value is `value`, valid for every delimiter."""
     return b'"' + value.replace(b"\\", b"\\\\").replace(b'"', b'""') + b'"'
 
 
 def blanks_with(delimiter: bytes) -> bytes:
-    """Returns the blanks of CSV with this delimiter."""
+    """Returns the bytes that count as blanks in CSV with this delimiter."""
     return BLANKS.replace(delimiter, b"")
 
 

@@ -1,4 +1,4 @@
-"""Lines of many messages in one buffer, and strings sliced from a buffer."""
+"""Finds the lines of many messages in one buffer, and slices strings from a buffer."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _IS_SPACE = np.isin(np.arange(256), list(b" \t\v\f\r"))
 
 @dataclass(frozen=True, slots=True)
 class TextLines:
-    """Slices of one buffer, in rising order: line i is `data[begin[i]:end[i]]`, of message `parent[i]`, and its line feed is
-    `data[feed[i]]`. Every message ends with a line feed."""
+    """Lines as slices of one buffer, in rising order: line i is `data[begin[i]:end[i]]`, belongs to message `parent[i]`, and its
+    line feed is `data[feed[i]]`. Every message in `data` ends with a line feed."""
 
     data: Bytes
     begin: Rows
@@ -40,28 +40,29 @@ class TextLines:
         return TextLines(self.data, self.begin[at], self.end[at], self.feed[at], self.parent[at])
 
     def whole_begin(self, lines: Rows) -> Rows:
-        """Returns the begins of these lines, including a byte order mark before the line."""
+        """Returns where these lines begin in `data` if a byte order mark before a line is included."""
         begin = self.begin[lines]
         whole: Rows = begin - len(BYTE_ORDER_MARK) * (self.data[begin - 1] != LINE_FEED)
         return whole
 
     def lines_at(self, places: Rows) -> Rows:
-        """Returns the line of each place; each place is within a line."""
+        """Returns the index of the line at each place of `data`; each place must be within a line."""
         return np.searchsorted(self.begin, places, side="right") - 1
 
     def texts(self, lines: Rows) -> pa.Array:
-        """Returns UTF-8 lines as strings; the numbers in `lines` rise."""
+        """Returns the lines with these indexes as strings. The lines must be UTF-8, the indexes must rise."""
         return strings_of(self.data, self.begin[lines], self.end[lines])
 
 
 def lines_of(values: pa.Array) -> TextLines:
-    """Returns all lines of messages that are not blank, without byte order marks before and line ends after them."""
+    """Returns all lines of the messages that are not blank, without byte order marks and line ends. `values`: an Arrow binary
+    array."""
     lines = every_line(values)
     return lines.kept(~_is_blank(lines))
 
 
 def every_line(values: pa.Array) -> TextLines:
-    """Returns all lines, also blank ones. A message with n line feeds has n + 1 lines."""
+    """Returns all lines of the messages, including blank lines. A message with n line feeds has n + 1 lines."""
     data = np.frombuffer(joined(values), np.uint8)
     feed = np.flatnonzero(data == LINE_FEED)
     begin = np.concatenate([np.zeros(1, np.int64), feed[:-1] + 1])
@@ -75,7 +76,7 @@ def every_line(values: pa.Array) -> TextLines:
 
 
 def _without_returns(data: Bytes, begin: Rows, end: Rows) -> Rows:
-    """Returns the ends of lines, moved before their carriage returns."""
+    """Returns the ends of lines, moved back to before the carriage returns at the line's end."""
     is_return = (end > begin) & (data[end - 1] == RETURN)
     if not is_return.any():
         return end
@@ -95,13 +96,13 @@ def are_blanks(data: Bytes, delimiter: int) -> npt.NDArray[np.bool_]:
 
 
 def last_not_passed(is_passed: npt.NDArray[np.bool_], at: Rows) -> Rows:
-    """Returns for each place the last one up to it that is not in `is_passed`; -1 if there is none."""
+    """Returns, for each place in `at`, the last place at or before it where `is_passed` is false; -1 if there is none."""
     others = np.concatenate([[-1], np.flatnonzero(~is_passed)])
     return others[np.searchsorted(others, at, side="right") - 1]
 
 
 def _without_marks(lines: TextLines) -> TextLines:
-    """Returns lines without their leading byte order mark."""
+    """Returns the lines with their begins moved past a leading byte order mark."""
     at = np.flatnonzero(lines.data[lines.begin] == BYTE_ORDER_MARK[0])
     for place, byte in enumerate(BYTE_ORDER_MARK[1:], 1):
         at = at[lines.data[lines.begin[at] + place] == byte]  # each line ends with a line feed, so this never reads the next one
@@ -121,14 +122,15 @@ def _is_blank(lines: TextLines) -> npt.NDArray[np.bool_]:
 
 
 def joined(values: pa.Array) -> pa.Buffer:
-    """Returns all values, a line feed after each."""
+    """Returns one buffer of all values, with a line feed after each; null is empty."""
     every = pa.concat_arrays([values.fill_null(_NOTHING[0]) if values.null_count else values, _NOTHING])
     every = pa.ListArray.from_arrays(pa.array(np.array([0, len(every)], np.int32)), every)
     return pc.binary_join(every, b"\n").buffers()[2]
 
 
 def strings_of(data: Bytes, begin: Rows, end: Rows) -> pa.Array:
-    """Returns the strings `data[begin[i]:end[i]]`; `begin` and `end` rise together without crossing."""
+    """Returns the strings `data[begin[i]:end[i]]`. `begin` and `end` must rise, and the slices must not overlap. Raises
+    OverflowError if `data` has 2 GiB or more."""
     count = len(begin)
     if count == 0:
         return pa.nulls(0, pa.string())
@@ -148,7 +150,7 @@ def null_where(empty: npt.NDArray[np.bool_], strings: pa.Array) -> pa.Array:
 
 
 def numbered(parents: Rows) -> npt.NDArray[np.int32]:
-    """Returns the index of each row within its message; `parents` never falls."""
+    """Returns the index of each row within its message. `parents`: the message of each row, which never falls."""
     count = len(parents)
     new = parents[1:] != parents[:-1]
     if count == 0 or new.all():

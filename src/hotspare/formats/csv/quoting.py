@@ -1,7 +1,7 @@
-"""Which quotes of many lines open and close fields, and so which lines form one row: for all lines at once, by `csv.grammar`.
+"""Determines which quotes open and close fields, and which lines form one row, for many lines at once, by `csv.grammar`.
 
-A run is a sequence of adjacent quotes. Its neighbours show whether it can open or close a field; its effect then depends on whether
-it is inside quotes:
+A run is a sequence of adjacent quotes. The bytes next to the run show whether it can open or close a field; its effect then depends
+on whether the run is inside quotes:
 
     quotes   can open   can close   outside quotes                        inside quotes
     even     no                     nothing                               nothing: each pair is one quote
@@ -14,10 +14,10 @@ it is inside quotes:
 
 So after an odd run that cannot both open and close, the state is known whatever came before: outside quotes if it cannot open, else
 inside, or the row is bad. The state at any run is that after the last such run of its line, toggled by each run since then that can
-do both. Only without such a run does it depend on the start of the line. A line that begins a row starts outside quotes, a
-continuation line inside; a row ends with the first line that ends outside quotes.
+do both. Only if the line has no such run before does the state depend on the start of the line. A line that begins a row starts
+outside quotes, a continuation line inside; a row ends with the first line that ends outside quotes.
 
-Nothing is read twice, and no loop runs over bytes, quotes or lines: the cost depends on the size alone.
+No byte is read twice, and no Python loop runs over bytes, quotes or lines: the cost depends on the size alone.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ _QUOTE, _ESCAPE = b'"\\'
 _MARK_END = grammar.BYTE_ORDER_MARK[-1]
 _NO_PLACES: Rows = np.empty(0, np.int64)
 _STEPS_MAX = 4
-"""Up to this many blanks are skipped one by one; more adjacent ones are skipped by a search."""
+"""At most this many adjacent blanks are skipped one by one; further blanks are skipped by a search."""
 
 
 @dataclass(frozen=True, slots=True)
 class SyntaxBytes:
-    """Places of the quotes that no backslash escapes, and of the first bytes of pairs of a backslash and the byte that it escapes.
-
-    `doubled`: the first of each two quotes that can neither open nor close a field; they are not among `quotes`. `is_taken`: which
-    bytes backslashes escape; None if there are no backslashes.
+    """The bytes of `data` that matter for the syntax. `quotes`: places of quotes that no backslash escapes, without those of
+    `doubled`. `doubled`: the first place of each pair of quotes that can neither open nor close a field. `pairs`: places of
+    backslashes that escape the next byte. `is_taken`: whether each byte is escaped by a backslash; None if there are no
+    backslashes.
     """
 
     data: Bytes
@@ -72,7 +72,8 @@ class SyntaxBytes:
         return cls(data, delimiter, np.flatnonzero(is_quote), doubled, pairs, is_taken)
 
     def delimiters(self, is_quoted: Bools | None) -> Rows:
-        """Returns the places of delimiters outside quotes that no backslash escapes."""
+        """Returns the places of delimiters that are outside quotes and that no backslash escapes. `is_quoted`: whether each byte is
+        inside quotes; None if no byte is."""
         found = self.data == self.delimiter
         for others in (self.is_taken, is_quoted):
             if others is not None:
@@ -81,9 +82,8 @@ class SyntaxBytes:
 
 
 def _doubled_within(data: Bytes, delimiter: int, is_quote: Bools) -> Rows:
-    """Returns the first of each isolated pair of quotes that does not follow the start of a field, with or without blanks between.
-
-    Removes the pairs from `is_quote`. A few others may remain there: this is for speed only.
+    """Returns the first place of each isolated pair of quotes that does not follow the start of a field, not counting blanks.
+    Removes these pairs from `is_quote`. Some pairs may remain there: the function only saves time later.
     """
     is_first = is_quote[1:-2] & is_quote[2:-1]
     if not is_first.any():
@@ -101,9 +101,9 @@ def _doubled_within(data: Bytes, delimiter: int, is_quote: Bools) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class RowLines:
-    """The lines of each row. `tail`: the last line of the row that a line begins; `continues_row`: lines that continue a row.
-    `is_misplaced`: rows in which more than blanks follow a closing quote. `is_open`: other rows with a quote that is not closed
-    within the message and ROW_BYTES_MAX. Both kinds are bad rows of one line."""
+    """The rows that lines form, with an entry per line. `tail`: the last line of the row that the line begins. `continues_row`:
+    whether the line continues a row. `is_misplaced`: whether more than blanks follow a closing quote in the row. `is_open`: whether
+    another quote of the row is not closed within the message and ROW_BYTES_MAX. In both cases the line is a bad row."""
 
     tail: Rows
     continues_row: Bools
@@ -115,10 +115,10 @@ class RowLines:
 class Quoting:
     """The rows of lines, and the effect of quotes on their bytes.
 
-    `rows` begin each with one of the lines and may end with a later one. `is_none`: rows with bad quotes; they are one line.
-    `is_quoted`: bytes inside quotes, None without such bytes; undefined for the quotes themselves and the blanks next to them.
-    `dropped`: places, rising, of bytes that are not part of a field's value, apart from the enclosing quotes; undefined for bad
-    rows. `has_quoted`: whether quoted fields exist. `has_escapes`: whether bytes of unquoted fields may be dropped.
+    `rows`: a row begins with one line and may end with a later line. `is_none`: rows with bad quotes, each one line. `is_quoted`:
+    whether each byte is inside quotes; None without such bytes; undefined for the quotes themselves and the blanks next to them.
+    `dropped`: rising places of bytes, other than enclosing quotes, that are not part of a field's value; undefined for bad rows.
+    `has_quoted`: whether quoted fields exist. `has_escapes`: whether bytes of unquoted fields may be dropped.
     """
 
     rows: TextLines
@@ -131,9 +131,9 @@ class Quoting:
 
 @dataclass(frozen=True, slots=True)
 class _Runs:
-    """Runs of adjacent quotes, from `first` to `last`, and the `line` of each. `lines`: lines with runs; `begins`: the first run of
-    each. Only blanks are between `opened` and a run, and between a run and `closed`. `doubled`: bounds of the other runs, which
-    have no effect except that in quotes each pair is one quote."""
+    """Runs of adjacent quotes. `first`, `last`, `line`: the first and last place of each run, and its line. `lines`: the lines with
+    runs; `begins`: the first run of each such line. `opened`, `closed`: the nearest byte before and after each run that is not a
+    blank. `doubled`: first and last places of the even runs that cannot open a field, which are not among the runs above."""
 
     first: Rows
     last: Rows
@@ -150,8 +150,9 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True)
 class _States:
-    """Whether the state is inside quotes `before` and `after` each run, if its line begins outside quotes. `before_hangs`,
-    `after_hangs`: states that depend on the start of the line; a line that begins inside quotes inverts them."""
+    """`before`, `after`: whether the bytes before and after each run are inside quotes, if the run's line begins outside quotes.
+    `before_hangs`, `after_hangs`: whether that state depends on the start of the line; if the line begins inside quotes, such a
+    state is inverted."""
 
     before: Bools
     after: Bools
@@ -159,14 +160,15 @@ class _States:
     after_hangs: Bools
 
     def turned(self, in_quotes: Bools) -> _States:
-        """Returns these states with the quote parity flipped for each run whose line begins in quotes."""
+        """Returns these states with those inverted that depend on a line's start, for each run whose line begins in quotes
+        (`in_quotes`)."""
         before, after = self.before ^ (in_quotes & self.before_hangs), self.after ^ (in_quotes & self.after_hangs)
         return replace(self, before=before, after=after)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fields:
-    """Runs that begin quoted fields, end them, or both, and runs with a quote that is part of a field."""
+    """The effect of each run on fields: whether it begins a quoted field, ends one, and whether it has quotes inside a field."""
 
     begins: Bools
     ends: Bools
@@ -174,19 +176,20 @@ class _Fields:
 
     @classmethod
     def from_runs(cls, runs: _Runs, states: _States, is_good: Bools) -> _Fields:
-        """Computes the fields of good rows."""
+        """Computes the effect of each run. Runs of rows that are not good have none."""
         begins = runs.can_open & ~states.before & is_good
         is_inner = (states.before & is_good) | begins
         return cls(begins, is_inner & ~states.after, is_inner)
 
 
 def rows_of(lines: TextLines, syntax: SyntaxBytes) -> RowLines:
-    """Returns the rows of lines; every line of their messages that has quotes is among them."""
+    """Returns the rows that the lines form. `lines` must include every line of their messages that has quotes."""
     return _rows(lines, _runs(lines, syntax) if len(syntax.quotes) else None)[0]
 
 
 def begin_open(texts: Sequence[bytes], delimiter: bytes = b",") -> list[bool]:
-    """Whether the first row of each text has an unclosed quote, which later rows of a message could close."""
+    """Whether the first row of each text has an unclosed quote. If the text were joined with later rows in a message, these could
+    close the quote."""
     if not any(b'"' in text for text in texts):
         return [False] * len(texts)
     lines = every_line(pa.array(texts, pa.binary()))
@@ -196,7 +199,7 @@ def begin_open(texts: Sequence[bytes], delimiter: bytes = b",") -> list[bool]:
 
 
 def quoting_of(lines: TextLines, syntax: SyntaxBytes) -> Quoting:
-    """Returns the rows of lines (as `rows_of`) and the quoting of their bytes."""
+    """Returns the rows that the lines form (as `rows_of`), and the quoting of their bytes."""
     runs = _runs(lines, syntax) if len(syntax.quotes) else None
     found, states = _rows(lines, runs)
     is_none = found.is_misplaced | found.is_open
@@ -216,7 +219,7 @@ def quoting_of(lines: TextLines, syntax: SyntaxBytes) -> Quoting:
 
 
 def _rows(lines: TextLines, runs: _Runs | None) -> tuple[RowLines, _States | None]:
-    """Returns the rows, and the states at runs; None if no run can open a field, so that quotes mean nothing."""
+    """Returns the rows, and the states at runs. The states are None if no run can open a field, so that quotes have no meaning."""
     count = len(lines.begin)
     tail, nowhere = np.arange(count), np.zeros(count, np.bool_)
     if runs is None or not runs.can_open.any():
@@ -238,8 +241,8 @@ def _rows(lines: TextLines, runs: _Runs | None) -> tuple[RowLines, _States | Non
 
 
 def _per_line(lines: TextLines, runs: _Runs, states: _States) -> tuple[Bools, Bools]:
-    """Whether more than blanks follow a closing quote in each line; and if not, whether it ends in quotes. Both are false for lines
-    without quotes."""
+    """Returns two masks over the lines: whether more than blanks follow a closing quote in the line; and, for the other lines,
+    whether the line ends inside quotes. Both are false for lines without quotes."""
     is_misplaced, stays_open = np.zeros(len(lines.begin), np.bool_), np.zeros(len(lines.begin), np.bool_)
     stays_open[runs.lines] = states.after[np.append(runs.begins[1:], len(runs.line)) - 1]
     if len(at := np.flatnonzero(_is_misplaced(runs, states.before))):
@@ -287,7 +290,7 @@ def _runs(lines: TextLines, syntax: SyntaxBytes) -> _Runs:
 
 
 def _before_blanks(data: Bytes, delimiter: int, at: Rows) -> Rows:
-    """Returns each place, moved back over blanks to the last other byte; -1 if there is none."""
+    """Returns each place, moved back over blanks to the nearest byte that is not a blank; -1 if there is none."""
     for _ in range(_STEPS_MAX):
         is_blank = are_blanks(data[at], delimiter)
         if not is_blank.any():
@@ -299,7 +302,8 @@ def _before_blanks(data: Bytes, delimiter: int, at: Rows) -> Rows:
 
 
 def _behind_blanks(data: Bytes, delimiter: int, at: Rows) -> Rows:
-    """Returns each place, moved forward over blanks to the first other byte. The last byte of all is not a blank."""
+    """Returns each place, moved forward over blanks to the nearest byte that is not a blank. The last byte of `data` must not be a
+    blank."""
     for _ in range(_STEPS_MAX):
         is_blank = are_blanks(data[at], delimiter)
         if not is_blank.any():
@@ -327,14 +331,14 @@ def _states(runs: _Runs) -> _States:
 
 
 def _is_misplaced(runs: _Runs, in_quotes: Bools) -> Bools:
-    """Returns the runs with more than blanks after their closing quote. `in_quotes`: whether the state before a run is inside
-    quotes."""
+    """Whether each run closes a field and is followed by more than blanks. `in_quotes`: whether the bytes before each run are
+    inside quotes."""
     return ~runs.can_close & ((in_quotes & runs.is_odd) | (~in_quotes & ~runs.is_odd & runs.can_open))
 
 
 def _closed_later(lines: TextLines, runs: _Runs, states: _States, heads: Rows) -> tuple[Rows, Rows, Rows]:
-    """Returns, of lines that end in quotes (`heads`), those that begin a row of several lines, the last lines of these rows, and
-    the lines whose quotes are closed by a misplaced one."""
+    """Finds rows of several lines. `heads`: the lines that end inside quotes. Returns the lines that begin such rows, the last line
+    of each of these rows, and the heads whose quote is closed by a misplaced quote."""
     states = states.turned(np.ones(len(runs.line), np.bool_))
     is_misplaced, stays_open = _per_line(lines, runs, states)
     ends = runs.lines[~stays_open[runs.lines]]
@@ -354,10 +358,11 @@ def _closed_later(lines: TextLines, runs: _Runs, states: _States, heads: Rows) -
 
 
 def _disjoint(heads: Rows, tails: Rows) -> Rows:
-    """Returns the numbers of the pairs that remain if, from the first on, each pair that begins within an earlier one is dropped.
+    """Returns the indexes of the (head, tail) pairs that remain if each pair that begins within an earlier remaining pair is
+    dropped.
 
-    A tail is the first of some lines after its head. So pairs of one tail are adjacent, and only the first of them can begin within
-    an earlier pair: at its tail.
+    A tail is the first closing line after its head. So pairs with one tail are adjacent, and only the first of them can begin
+    within an earlier pair, at the tail of that pair.
     """
     if not len(heads):
         return heads
@@ -384,7 +389,7 @@ _SHIFTS = [np.uint64(1 << power) for power in range(6)]
 
 
 def _turned_at(places: Bools) -> Bools:
-    """Toggles a state at each of the places, as `np.logical_xor.accumulate` does, 64 at once."""
+    """Returns a state per byte that toggles at each of the places, as `np.logical_xor.accumulate` does, but 64 bytes at once."""
     bits = np.zeros((len(places) + 63) // 64 * 8, np.uint8)
     bits[: (len(places) + 7) // 8] = np.packbits(places, bitorder="little")
     words = bits.view("<u8")
@@ -415,14 +420,15 @@ def _dropped(runs: _Runs, fields: _Fields, syntax: SyntaxBytes, is_quoted: Bools
 
 
 def _doubled(runs: _Runs, fields: _Fields) -> Rows:
-    """Returns one of each two quotes that stand for one, in runs that also open or close a field."""
+    """Returns the place of one quote of each doubled quote, in runs that also open or close a field."""
     at = np.flatnonzero((runs.last > runs.first) & fields.is_inner)
     begins, closes = fields.begins[at], runs.is_odd[at] & ~fields.begins[at]  # if a run does both, its last is never reached
     return _ranges(runs.first[at] + 2 * begins, runs.last[at] + 1 - closes, 2)
 
 
 def _dropped_backslashes(syntax: SyntaxBytes, is_quoted: Bools | None) -> Rows:
-    """Returns the backslashes that are dropped because of the byte that they escape."""
+    """Returns the places of backslashes that are not part of a value: before a delimiter outside quotes, before a quote or
+    backslash inside."""
     if not len(syntax.pairs):
         return syntax.pairs
     taken = syntax.data[syntax.pairs + 1]
@@ -435,7 +441,7 @@ def _dropped_backslashes(syntax: SyntaxBytes, is_quoted: Bools | None) -> Rows:
 
 
 def _ranges(begin: Rows, end: Rows, step: int) -> Rows:
-    """Returns all numbers from each `begin` to before its `end`, one range after the other."""
+    """Returns the numbers from each `begin` to before its `end`, in steps of `step`, one range after the other."""
     found: Rows = begin[end > begin]
     if (end - begin > step).any():
         counts = (end - begin + step - 1) // step

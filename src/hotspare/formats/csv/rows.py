@@ -1,4 +1,4 @@
-"""Outputs to CSV text (SPEC 5.2): `OPCODE,FLAG, field,...`, readable by `csv.decode`."""
+"""Encodes outputs as CSV text (SPEC 5.2), `OPCODE,FLAG, field,...`, which `csv.decode` reads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hotspare.rows.arrays import texts_of
 from hotspare.rows.letters import flag_letters, opcode_letters
 
 _EXACT_BELOW = 1e9
-"""Doubles below this have millionths below 2^53."""
+"""Doubles of smaller size have less than 2^53 millionths, so these are exact integers."""
 _UNIT = 2.0**-52
 _THREE_DIGITS = np.frombuffer(b"".join(b"%03d" % number for number in range(1000)), np.uint8).reshape(1000, 3)
 _NEEDS_QUOTES = r'[",\\\r\n]|^[ \t]|[ \t]$|^$'
@@ -30,7 +30,7 @@ class CsvStyle(Enum):
 
 
 class RowPrefix(Enum):
-    """The columns before the fields, named by the suffixes of their `hs:NAME` columns."""
+    """The columns before the fields. The value names them without the prefix `hs:` that they have in the batch."""
 
     EVENT = ("opcode", "flags")
     OPCODE = ("opcode",)
@@ -38,7 +38,7 @@ class RowPrefix(Enum):
 
 
 def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowPrefix.EVENT) -> bytes:
-    """Returns one line per row of a batch of `rows.batch.output_schema`, each with a line feed.
+    """Returns one CSV line per row of a batch of `rows.batch.output_schema`, each with a line feed.
 
     Null is empty; an empty string or blob is `""`. Strings with commas, quotes, backslashes, line ends or outer blanks are
     quoted. Dates are seconds and stamps microseconds since 1970, money has 4 decimals, blobs are base64, arrays `[a;b;c]`.
@@ -51,13 +51,13 @@ def rows_to_csv(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowP
 
 
 def row_texts(batch: pa.RecordBatch, style: CsvStyle) -> list[str]:
-    """Returns the text of each row (`csv_rows`), as Python strings."""
+    """Returns the CSV text of each row (`csv_rows`) as a list of Python strings."""
     texts: list[str] = csv_rows(batch, style).to_pylist()
     return texts
 
 
 def field_texts(rows: pa.Table, style: CsvStyle) -> list[str]:
-    """Returns the fields alone, row by row: for tables whose rows are not events."""
+    """Returns the CSV text of each row with only the fields, for tables whose rows are not events."""
     if rows.num_rows == 0:
         return []
     columns = [_text(column.combine_chunks(), style).fill_null("") for column in rows.columns]
@@ -66,7 +66,7 @@ def field_texts(rows: pa.Table, style: CsvStyle) -> list[str]:
 
 
 def csv_rows(batch: pa.RecordBatch, style: CsvStyle, prefix: RowPrefix = RowPrefix.EVENT) -> pa.Array:
-    """Returns the text of each row, without a line feed."""
+    """Returns the CSV text of each row, without a line feed. `prefix`: the columns before the fields."""
     letters = {"opcode": opcode_letters, "flags": flag_letters}
     columns = [letters[name](batch.column(f"hs:{name}")) for name in prefix.value]
     first = " " if style is CsvStyle.FILE and columns else ""
@@ -109,8 +109,8 @@ def _quoted(column: pa.Array) -> pa.Array:
 
 
 def _six_decimals(column: pa.Array) -> pa.Array:
-    """Returns what `%.6f` writes. Computed on integers where the millionths round the same way for certain: that takes less than
-    half the time."""
+    """Returns the texts that `%.6f` writes; null for null. If the millionths certainly round the same way, they are computed on
+    integers, which takes less than half the time."""
     values = column.fill_null(0.0).to_numpy(zero_copy_only=False)
     size = np.abs(values)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -128,7 +128,7 @@ def _six_decimals(column: pa.Array) -> pa.Array:
 
 
 def _fraction_texts(millionths: npt.NDArray[np.int64]) -> pa.Array:
-    """Returns a point and six digits for each number below a million."""
+    """Returns a decimal point and six digits for each number, which must be below a million."""
     texts = np.empty((len(millionths), 7), np.uint8)
     texts[:, 0] = ord(".")
     texts[:, 1:4], texts[:, 4:7] = _THREE_DIGITS[millionths // 1000], _THREE_DIGITS[millionths % 1000]

@@ -1,7 +1,7 @@
-"""CSV messages to columns of text, by `csv.grammar`.
+"""Splits CSV messages into columns of text, by `csv.grammar`.
 
-All rows are cut together, by a search for line feeds, delimiters, quotes and backslashes over the bytes of all messages. The result
-for a row depends on that row alone.
+All rows are split together, by a search for line feeds, delimiters, quotes and backslashes over the bytes of all messages. The
+result for a row depends on that row alone.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _QUOTE = ord('"')
 
 @dataclass(frozen=True, slots=True)
 class TextRows:
-    """Rows as text: number of the message, index in it, one string array per column (null if empty). `whole`: texts of rows by
-    number."""
+    """Rows as text: for each its message number and its index in the message. `columns`: a string array per column (null if empty).
+    `whole`: returns the complete texts of the rows with these indexes."""
 
     message: Rows
     index: npt.NDArray[np.int32]
@@ -58,7 +58,8 @@ class TextLayout:
 
 
 def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows]:
-    """Returns the rows of an Arrow binary array of messages, in order, as at most one `TextRows`; and the bad rows."""
+    """Splits an Arrow binary array of messages. Returns the rows, in order, as a list of at most one `TextRows`, and the bad
+    rows."""
     lines = lines_of(values) if len(values) else None
     if lines is None or not len(lines.begin):
         return [], NO_BAD_ROWS
@@ -91,7 +92,8 @@ def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows
 
 
 def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, blanks: _Blanks, count: int) -> list[pa.Array]:
-    """Returns the columns of rows with the right number of delimiters; `first` is the number of a row's first one in `places`."""
+    """Returns the columns of rows that have the right number of delimiters. `places`: the places of all delimiters; `first`: the
+    index in `places` of each row's first delimiter; `count`: the number of columns."""
     texts = _Texts.from_quoting(rows.data, found)
     columns, begin, moved = [], rows.begin, None
     for column in range(count):
@@ -104,7 +106,7 @@ def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, blanks:
 
 
 class _Blanks:
-    """The blanks of a text, which are not part of the field next to them. `lines`: all lines of the bytes except blank ones."""
+    """The blanks in the bytes of `lines`, which are not part of the fields next to them. `lines`: all lines that are not blank."""
 
     def __init__(self, lines: TextLines, delimiter: int) -> None:
         self._data = lines.data
@@ -115,7 +117,7 @@ class _Blanks:
 
     @cached_property
     def _others(self) -> Rows:
-        """The places of all bytes that are not blanks, and the end of the data."""
+        """The rising places of all bytes that are not blanks, and the end of the data."""
         return np.append(np.flatnonzero(~are_blanks(self._data, self._delimiter)), len(self._data))
 
     def _at(self, places: Rows) -> npt.NDArray[np.bool_]:
@@ -124,8 +126,8 @@ class _Blanks:
         return are_blanks(found, self._delimiter) if is_small.any() else is_small
 
     def within(self, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
-        """Returns the bounds without outer blanks; an array without changes is returned itself. One blank is skipped directly,
-        since most fields have at most one; more are skipped by a search."""
+        """Returns the bounds of each field without outer blanks. If no begin, or no end, changes, that array itself is returned.
+        One blank is skipped directly, since most fields have at most one; further blanks are skipped by a search."""
         if not self._are_there:
             return begin, end
         outer = self._at(begin) & (begin < end)
@@ -143,7 +145,7 @@ class _Blanks:
 
 @dataclass(frozen=True, slots=True)
 class _Texts:
-    """Texts sliced from `given`; `data` is `given` without the dropped bytes."""
+    """Slices the values of fields from bytes. `given`: all bytes; `data`: the bytes without those that `found` drops."""
 
     given: Bytes
     data: Bytes
@@ -158,10 +160,10 @@ class _Texts:
         return cls(given, given[is_kept], found)
 
     def between(self, begin: Rows, end: Rows, moved: Rows | None) -> tuple[pa.Array, Rows | None]:
-        """Returns the values of fields with these bounds in `given` (an empty text for null), and the next begins in `data` if
-        known.
+        """Returns the values of the fields with these bounds in `given` (an empty text for null). Also returns the begins of the
+        next column's fields in `data`; None if unknown.
 
-        `moved`: the begins of these fields in `data`, if known.
+        `moved`: the begins of these fields in `data`; None if unknown.
         """
         dropped, data, is_quoted, after = self.found.dropped, self.given, None, None
         if self.found.has_quoted:
@@ -192,7 +194,8 @@ def _is_unreadable(rows: TextLines, values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _unreadable(rows: TextLines, at: Rows, index: npt.NDArray[np.int32]) -> BadRows:
-    """Returns these rows as bad rows, with a replacement character for each invalid byte sequence."""
+    """Returns the rows with indexes `at`, which are not UTF-8, as bad rows. Their texts have a replacement character for each
+    invalid byte sequence."""
     begin = rows.begin[at]
     end = np.minimum(rows.end[at], begin + 4 * BAD_TEXT_LENGTH_MAX)  # no character has more bytes
     texts = strings_of(rows.data, begin, end).view(pa.binary())
@@ -209,7 +212,8 @@ def _refused(rows: TextLines, at: Rows, index: npt.NDArray[np.int32], why: RowRe
 
 
 def _delimiters_per_row(rows: TextLines, places: Rows, expected: int) -> tuple[Rows, Rows]:
-    """Returns the number of each row's first delimiter in `places`, and the row's number of delimiters."""
+    """Returns the index in `places` of each row's first delimiter, and the row's number of delimiters. `expected`: the usual
+    number."""
     count = len(rows.begin)
     if expected and len(places) == count * expected:
         table = places.reshape(count, expected)

@@ -1,3 +1,3 @@
-"""JSON to rows and back."""
+"""Decodes JSON messages to rows, and encodes rows as JSON."""
 
 __all__ = ["cutting", "decode", "plain", "rows"]

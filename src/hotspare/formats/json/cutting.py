@@ -2,15 +2,16 @@ r"""The only rule for the ends of events in a JSON text, for files, messages of 
 
 - Blanks, commas, square brackets and byte order marks separate events: objects may follow each other, be one per line, over several
   lines, in arrays and in arrays of arrays.
-- An event is an object that is not inside another one. A number, a string, true, false or null in its place is a row of its own.
-- Any other text is a row up to the end of its line, together with the object before it on that line. So no half of a line is an
-  event.
-- An invalid object is a row up to the end of the line that shows the error: a string with a line end in it, a bracket that closes
-  another one, or an object that begins where no value may.
+- An event is an object that is not inside another one. A number, a string, true, false or null at the place of an event is a
+  separate row.
+- Any other text is a row up to the end of its line, together with the object before it on that line. So a part of a damaged line is
+  never an event.
+- An invalid object is a row up to the end of the line that shows the error: a string with a line end inside, a closing bracket of
+  another kind than the open one, or an object at a place that allows no value.
 
-Rows that are not objects are bad events. A missing quote or brace damages its own line only, or also the next one if the line ends
-with a colon or a square bracket. All places are of bytes, because UTF-8 has none of these within a character. Cutting a row again
-returns the row.
+Rows that are not objects are bad events. A missing quote or brace damages only its line, or also the next line if the line ends
+with a colon or a square bracket. All places are byte offsets; in UTF-8 none of these bytes occurs within a character. Cutting a row
+again returns the row.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _BEHIND = re.compile(rb"(?:[ \t\r\v\f,\[\]]|" + _MARK + rb")*+(?P<next>\n|\{|" +
 _TOKEN = re.compile(rb'"(?:[^"\\\n]++|\\[^\n])*+(?P<closed>"|\\?\n|\\?\Z)|[{}\[\]]')
 _CLOSES = {b"}": b"{", b"]": b"["}
 _BEFORE_OBJECT = {b"{": b":", b"[": b",["}
-"""The bytes that may precede an object, by the bracket around it."""
+"""The bytes that may precede an object, by the bracket that encloses the object."""
 
 
 class TextEnd(Enum):
@@ -40,7 +41,7 @@ class TextEnd(Enum):
 
 
 def event_begin(text: bytes, at: int) -> int:
-    """Returns the begin of the first row at or after a place between rows; the end of the text if there is none."""
+    """Returns the begin of the first row at or after `at`, which must be between rows; the end of the text if no row follows."""
     between = _BETWEEN.match(text, at)
     assert between is not None  # it also matches the empty text
     return between.end()
@@ -77,7 +78,8 @@ def _line_end(text: bytes, at: int, text_end: TextEnd) -> int:
 
 
 def _object_end(text: bytes, at: int) -> tuple[int, bool]:
-    """Returns the end of an object and True; the end of the line that shows its error and False; -1 if the text ends before."""
+    """Returns (end, True) for a complete object that begins at `at`. Returns (end of the line that shows the error, False) for an
+    invalid object. Returns (-1, False) if the text ends before that."""
     opened: list[bytes] = []
     for token in _TOKEN.finditer(text, at):
         closed, bracket = token["closed"], token[0]
@@ -99,7 +101,7 @@ def _object_end(text: bytes, at: int) -> tuple[int, bool]:
 
 
 def _last_before(text: bytes, at: int) -> bytes:
-    """Returns the last byte before a place, skipping blanks."""
+    """Returns the last byte before the place `at` that is not a blank."""
     while text[at - 1 : at].isspace():
         at -= 1
     return text[at - 1 : at]

@@ -1,12 +1,14 @@
-"""JSON messages to events, whole batches at a time (SPEC I4). `json.plain` defines their meaning; this is its fast twin.
+"""Decodes JSON messages to events, whole batches at a time (SPEC I4). `json.plain` defines the meaning of JSON input; this module
+gives equal results faster.
 
-Arrow's parser reads objects, one per line, and arrays of flat objects from the bytes of all messages in one call. It accepts what
-the plain decoder accepts, with equal values, because it gets only messages whose events cannot run into each other: every line
-begins and ends with a brace, or one pair of square brackets encloses the whole. So as many rows as lines means one row per line.
+Arrow's parser reads objects, one per line, and arrays of flat objects from the bytes of all messages in one call. The parser
+accepts the same texts as the plain decoder, with equal values, because it receives only messages whose events are clearly
+separated: every line begins and ends with a brace, or one pair of square brackets encloses the message. So as many rows as lines
+means one row per line.
 
-Messages that it refuses are read by their tokens (`json.flat`). The messages that this skips are retried in halves until each
-refused message is alone, or there were too many refusals. These, and messages of other shapes, are decoded plainly. So the result
-for a message depends on that message alone.
+Messages that Arrow's parser refuses are read by their tokens (`json.flat`). Messages that `json.flat` leaves undecoded are retried
+with Arrow's parser in halves, until each refused message is alone or there were too many refusals. The messages still refused, and
+messages of other shapes, are decoded by `json.plain`. So the result for a message depends on that message alone.
 """
 
 from __future__ import annotations
@@ -49,23 +51,25 @@ _Bools = npt.NDArray[np.bool_]
 _NO_ROWS: Rows = np.empty(0, np.int64)
 _LIST = "hs:list"
 _BLANKS_MAX = 4
-"""Limit on the blanks that are trimmed on each side of a line; a message with more is decoded plainly."""
+"""Limit on the blanks that are trimmed on each side of a line; a message with more blanks is decoded by `json.plain`."""
 _IS_BLANK = np.isin(np.arange(256), list(b" \t\r"))
 _CALL_MESSAGES_MAX = 16_384
 _REFUSALS_MAX = 24
-"""Limit on refusals of Arrow's parser, after which all refused messages are decoded plainly: a call costs as much as many
-messages."""
+"""Limit on refusals of Arrow's parser, after which all refused messages are decoded by `json.plain`: a call of the parser costs as
+much as decoding many messages."""
 _EXAMPLES = 8
 _ROW = re.compile(r"in row ([0-9]{1,9})$")
-"""The row of the first error in a message of Arrow's parser: only a hint, which saves halving."""
+"""Finds the row of the first error in an error text of Arrow's parser. The row is only a hint that saves halving."""
 _PLAIN_ONLY = (b"NaN", b"Inf", b"\x00")
-"""Texts that Arrow's parser reads differently from a JSON parser."""
+"""Texts that Arrow's parser reads differently from `json.plain`; a message that contains one is decoded by `json.plain`."""
 _MONEY_LIMIT = pa.scalar(Decimal(10**14), pa.decimal128(19, 4))
-"""Arrow's parser returns amounts with more digits than their type allows; those from this limit on are decoded plainly."""
+"""Arrow's parser returns amounts with more digits than their type allows; events with an amount of at least this size are decoded
+by `json.plain`."""
 
 
 class _Refused(Exception):
-    """A message has to be decoded plainly. `place`: the index of the first such message in the call, -1 if unknown."""
+    """Raised if Arrow's parser refuses the messages of a call. `place`: the index of the first refused message in the call, -1 if
+    unknown."""
 
     def __init__(self, place: int = -1) -> None:
         super().__init__(place)
@@ -73,7 +77,8 @@ class _Refused(Exception):
 
 
 def decode_json(values: pa.Array, schema: Schema) -> tuple[list[DecodedRows], BadRows]:
-    """Returns the events of an Arrow binary array of messages, and bad rows, both in the order of messages and rows."""
+    """Decodes an Arrow binary array of messages. Returns the events, in several parts, and the bad rows. The parts need not be in
+    the order of messages. `message` of a row is an index in `values`."""
     if not len(values):
         return [], NO_BAD_ROWS
     every = _Messages(np.arange(len(values), dtype=np.int64), values, _text(values))
@@ -99,7 +104,7 @@ def decode_json(values: pa.Array, schema: Schema) -> tuple[list[DecodedRows], Ba
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The events and bad rows so far."""
+    """Collects the events and bad rows decoded so far."""
 
     events: list[DecodedRows]
     bad: list[BadRows]
@@ -112,8 +117,8 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """The messages of a batch, a line feed after each; the end of each message; and the lines that are not blank, each with its
-    message."""
+    """The bytes of a batch of messages. `data`: all messages, a line feed after each; `end`: the end of each message. `line_begin`,
+    `line_end`, `line_parent`: the bounds and the message of each line that is not blank."""
 
     data: _Bytes
     end: Rows
@@ -122,18 +127,18 @@ class _Text:
     line_parent: Rows
 
     def lines(self, lines: Rows) -> pa.Array:
-        """Returns lines, in rising order, as strings."""
+        """Returns the lines with these rising indexes as strings."""
         return strings_of(self.data, self.line_begin[lines], self.line_end[lines])
 
     def slice(self, begin: int, end: int) -> _Text:
-        """Returns the messages from number `begin` to before number `end`."""
+        """Returns the text of the messages from index `begin` to before index `end`."""
         at, to = int(self.end[begin - 1]) + 1 if begin else 0, int(self.end[end - 1]) + 1
         lines = slice(*np.searchsorted(self.line_parent, [begin, end]))
         ends, line_begin, line_end = self.end[begin:end] - at, self.line_begin[lines] - at, self.line_end[lines] - at
         return _Text(self.data[at:to], ends, line_begin, line_end, self.line_parent[lines] - begin)
 
     def texts(self) -> tuple[Texts, Rows]:
-        """Returns the lines of each message, or the whole message if it begins with a square bracket; and the message of each
+        """Returns one text per line; a message that begins with a square bracket is one text. Also returns the message of each
         text."""
         is_first = np.diff(self.line_parent, prepend=-1) > 0
         first = np.flatnonzero(is_first)
@@ -148,7 +153,7 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Messages:
-    """Messages by their numbers, which rise, and their text."""
+    """Messages with their rising numbers, their values, and their joined text."""
 
     numbers: Rows
     values: pa.Array
@@ -165,7 +170,8 @@ class _Messages:
 
 
 _Reader = Callable[[_Messages, Schema, _Found], Rows]
-"""Reads messages. Returns the numbers of those of which it read no row. Raises `_Refused` before it adds anything."""
+"""Decodes messages and adds their rows to the `_Found`. Returns the numbers of messages left undecoded. Raises `_Refused`, before
+adding any row, if Arrow's parser refuses the messages."""
 
 
 def _calls(messages: Rows) -> list[Rows]:
@@ -173,8 +179,8 @@ def _calls(messages: Rows) -> list[Rows]:
 
 
 def _at_once(every: _Messages, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> tuple[Rows, Rows]:
-    """Reads `messages` in calls of bounded size, and adds their rows to `found`. Returns the messages of calls that raised
-    `_Refused`, and the messages of which the other calls read no row."""
+    """Decodes the messages numbered `messages` in calls of bounded size, and adds their rows to `found`. Returns the messages of
+    calls that raised `_Refused`, and the messages that the successful calls left undecoded."""
     refused, left = [messages[:0]], [messages[:0]]
     for mine in _calls(messages):
         try:
@@ -185,7 +191,7 @@ def _at_once(every: _Messages, messages: Rows, schema: Schema, read: _Reader, fo
 
 
 def _flat(every: _Messages, messages: Rows, schema: Schema, found: _Found) -> Rows:
-    """Reads messages by their tokens. Returns those that it left unread."""
+    """Decodes messages by their tokens (`json.flat`), and adds their rows to `found`. Returns the messages left undecoded."""
     if not len(messages):
         return messages
     left = [messages[:0]]
@@ -198,7 +204,8 @@ def _flat(every: _Messages, messages: Rows, schema: Schema, found: _Found) -> Ro
 
 
 def _halving(every: _Messages, messages: Rows, schema: Schema, read: _Reader, found: _Found) -> list[Rows]:
-    """Returns the messages that could not be read, or were not retried alone because of too many refusals."""
+    """Decodes messages with `read`, halving refused calls. Returns the messages still undecoded: refused alone, not retried after
+    too many refusals, or skipped by `read`."""
     left: list[Rows] = []
     refusals = 0
     waiting = _calls(messages)
@@ -216,8 +223,8 @@ def _halving(every: _Messages, messages: Rows, schema: Schema, read: _Reader, fo
 
 
 def _split(messages: Rows, place: int) -> list[Rows]:
-    """Splits messages, the last part first: the refused one alone, the messages before it, and halves of those after it. Without a
-    place it returns halves."""
+    """Splits the messages of a refused call, and returns the parts, last part first. With a known `place`: the messages before it,
+    that message alone, and halves of the messages after it. With -1: halves."""
     count = len(messages)
     cuts = (place, place + 1, (place + 1 + count) // 2) if 0 <= place < count else (count // 2,)
     return [part for part in reversed(np.split(messages, cuts)) if len(part)]
@@ -225,8 +232,8 @@ def _split(messages: Rows, place: int) -> list[Rows]:
 
 @dataclass(frozen=True, slots=True)
 class _Shapes:
-    """Numbers of messages, rising: objects one per line; arrays; messages that only begin as one of these; all others but blank
-    ones."""
+    """Rising numbers of the messages of each shape. `lines`: objects, one per line. `arrays`: one array of objects. `flat`:
+    messages that only begin like one of these. `other`: all other messages that are not blank."""
 
     lines: Rows
     arrays: Rows
@@ -247,7 +254,7 @@ def _text(values: pa.Array) -> _Text:
 
 
 def _trimmed(data: _Bytes, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
-    """Returns lines without up to `_BLANKS_MAX` blanks on either side."""
+    """Returns the bounds of lines without blanks, of which at most `_BLANKS_MAX` are removed on either side."""
     for _ in range(_BLANKS_MAX):
         head = (end > begin) & _IS_BLANK[data[begin]]
         begin = begin + head
@@ -295,7 +302,8 @@ def _perhaps_deep(text: _Text) -> Rows:
 
 
 def _are_arrays(text: _Text, first: _Bytes, last: _Bytes, count: int) -> _Bools:
-    """Whether each message is enclosed by one pair of square brackets, without another one inside."""
+    """Whether each message is enclosed by a pair of square brackets and has no other square bracket. `first`, `last`: the first and
+    last byte of each line; `count`: the number of messages."""
     once = np.ones(count, np.bool_)
     for letter in "[]":
         places = np.flatnonzero(text.data == ord(letter))
@@ -309,7 +317,8 @@ def _are_arrays(text: _Text, first: _Bytes, last: _Bytes, count: int) -> _Bools:
 
 
 def _need_plain(values: pa.Array, data: _Bytes) -> _Bools:
-    """Whether each message has content that Arrow's parser does not get: special numbers, zero bytes, bytes that are not UTF-8."""
+    """Whether each message has content that must not be passed to Arrow's parser: special numbers, zero bytes, or bytes that are
+    not UTF-8."""
     special = np.zeros(len(values), np.bool_)
     for word in _PLAIN_ONLY:
         if _occurs(word, data):
@@ -364,7 +373,8 @@ def _read_arrays(given: _Messages, schema: Schema, found: _Found) -> Rows:
 
 
 def _perhaps_deep_arrays(text: _Text, events: Rows) -> _Bools:
-    """Whether each array (without inner arrays) may be nested too deep, by its braces minus those of its `events` events."""
+    """Whether each array may be nested deeper than the decoder reads, judged by its opening braces minus one per event. `events`:
+    the number of events of each array."""
     is_open = text.data == ord("{")
     if np.count_nonzero(is_open) - events.sum() < DEPTH_MAX:
         return np.zeros(len(events), np.bool_)
@@ -373,8 +383,8 @@ def _perhaps_deep_arrays(text: _Text, events: Rows) -> _Bools:
 
 
 def _judged(rows: DecodedRows, wrong: WrongTexts, odd: Rows, shown: Callable[[Rows], pa.Array], found: _Found) -> Rows:
-    """Adds the good rows, and the bad ones with their text (`shown`). Returns the messages with `odd` rows, of which no row is
-    added."""
+    """Adds the good and the bad rows to `found`. `shown` returns the original texts of rows. Messages with a row in `odd` are left
+    undecoded: none of their rows is added, and their numbers are returned."""
     if not len(odd) and not wrong.refused.any():
         found.add(rows, NO_BAD_ROWS)
         return rows.message[:0]
@@ -387,8 +397,8 @@ def _judged(rows: DecodedRows, wrong: WrongTexts, odd: Rows, shown: Callable[[Ro
 
 
 def _parsed(raw: pa.Buffer, schema: pa.Schema, parents: Rows | None) -> pa.Table:
-    """Returns the rows that Arrow parsed. `parents`: the message of each row; None if each row is a message. `_Refused` on any
-    error."""
+    """Parses JSON with Arrow; returns the rows as a table. `parents`: the message of each row; None if each row is a message.
+    Raises `_Refused` if Arrow's parser refuses the text."""
     try:
         return pj.read_json(
             pa.BufferReader(raw),
@@ -405,8 +415,8 @@ def _parsed(raw: pa.Buffer, schema: pa.Schema, parents: Rows | None) -> pa.Table
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The columns that Arrow reads. `as_text`: fields read as strings and parsed here. `as_number`: members that must be strings,
-    but are numbers in the examples."""
+    """The columns that Arrow's parser must read. `as_text`: fields read as strings and parsed afterwards. `as_number`: members that
+    must be strings but are numbers in the examples, so that their events are refused."""
 
     arrow: pa.Schema
     as_text: frozenset[str]
@@ -414,7 +424,8 @@ class _Wanted:
 
 
 def _wanted(schema: Schema, values: pa.Array) -> _Wanted:
-    """Returns columns typed as some examples write them, as numbers or as strings. Arrow refuses a message that differs."""
+    """Returns the columns to read, each as number or string, as about `_EXAMPLES` of the messages write it. Arrow's parser refuses
+    a message that differs."""
     step = max(1, len(values) // _EXAMPLES)
     examples = values.take(pa.array(range(0, len(values), step))).to_pylist()
     strings, numbers = (frozenset[str]().union(*kind) for kind in zip(*map(kinds_written, examples), strict=True))
@@ -435,7 +446,8 @@ def _wanted(schema: Schema, values: pa.Array) -> _Wanted:
 
 
 def _numbers(columns: Mapping[str, pa.Array], schema: Schema, wanted: _Wanted) -> tuple[Refusals, Rows]:
-    """Returns the rows refused because of numbers, with the first cause, and the rows with several causes."""
+    """Finds rows in which a member is a number but must be a string. Returns their refusals, and the indexes of rows with more than
+    one such member."""
     causes = [(place, name) for place, name in enumerate(names_wanted(schema)) if name in wanted.as_number]
     if not causes:
         return NOTHING_REFUSED, _NO_ROWS
@@ -448,8 +460,8 @@ def _numbers(columns: Mapping[str, pa.Array], schema: Schema, wanted: _Wanted) -
 def _rows(
     columns: Mapping[str, pa.Array], parents: Rows, messages: Rows, schema: Schema, wanted: _Wanted
 ) -> tuple[DecodedRows, WrongTexts, Rows]:
-    """Returns the events of columns of raw values, the wrong texts, and rows for the plain decoder. `parents`: the message of each
-    row, an index of `messages`."""
+    """Turns columns of raw values into events. Returns the events, the rows with wrong texts, and the rows that only the plain
+    decoder can judge. `parents`: the message of each row, as an index of `messages`."""
     odd: list[Rows] = []
     if EVENT_MEMBER in columns and EVENT_MEMBER not in schema.index:
         odd.append(true_rows(columns[EVENT_MEMBER].is_valid()))

@@ -1,7 +1,6 @@
-"""JSON texts to events by their tokens: the rules of `json.plain`, for many flat objects at once.
-
-For texts that Arrow's parser refuses, and for bad rows, which show their original text: they cost no more than good ones. Texts
-that `json.tokens` cannot judge are left to another decoder.
+"""Decodes JSON texts to events by their tokens: the rules of `json.plain`, for many flat objects at once. Used for texts that
+Arrow's parser refuses, and for bad rows, which show their original text and cost no more than good rows. Texts that `json.tokens`
+cannot judge are left to another decoder.
 """
 
 from __future__ import annotations
@@ -50,15 +49,15 @@ class FlatRows:
 
 @dataclass(frozen=True, slots=True)
 class _Members:
-    """The value token of each wanted member, per object in order; -1 if missing. `odd`: objects with a wanted member twice, or a
-    name written with backslashes."""
+    """The wanted members of objects. `token[object, member]`: the index of the value's token, -1 if the member is missing. `odd`:
+    objects that another decoder must judge, for example because a wanted member occurs twice or a name has backslashes."""
 
     token: npt.NDArray[np.int64]
     odd: Rows
 
 
 def read_flat(texts: Texts, parents: Rows, schema: Schema) -> FlatRows:
-    """Returns the events of texts; `parents` is the message of each text and never falls."""
+    """Decodes texts to events and bad rows. `parents`: the message of each text, which never falls."""
     tokens = tokens_of(texts)
     verdict = tokens.verdict.copy()
     verdict[_unsure(texts, verdict)] = TokenVerdict.UNKNOWN
@@ -77,10 +76,11 @@ def read_flat(texts: Texts, parents: Rows, schema: Schema) -> FlatRows:
 
 
 def _unsure(texts: Texts, verdict: npt.NDArray[np.uint8]) -> Rows:
-    """Returns the invalid texts that may not be one row each (`json.cutting`), or may have another error.
+    """Returns the indexes of invalid texts that may be several rows (`json.cutting`), or may have another error first.
 
-    A text is one row if it ends within a string, or has one brace at each end and none inside. The others may be several rows. A
-    text with blanks at its end would be shown with them. A text with many brackets may be nested too deep, which is reported first.
+    A text is certainly one row if it ends within a string, or has one brace at each end and none inside. A text that ends within a
+    string and has blanks at its end is unsure, too, because the blanks would be shown. So is a text with many brackets: it may be
+    nested too deep, which is reported first.
     """
     broken = np.flatnonzero(verdict != TokenVerdict.FLAT)
     if not len(broken):
@@ -96,13 +96,14 @@ def _unsure(texts: Texts, verdict: npt.NDArray[np.uint8]) -> Rows:
 
 
 def _counted(places: Rows, begin: Rows, end: Rows) -> Rows:
-    """Returns the number of places from each `begin` to before its `end`."""
+    """Returns how many of the rising `places` are from each `begin` to before its `end`."""
     counts: Rows = np.searchsorted(places, end) - np.searchsorted(places, begin)
     return counts
 
 
 def _broken(texts: Texts, at: Rows, parents: Rows, index: npt.NDArray[np.int32], verdict: npt.NDArray[np.uint8]) -> BadRows:
-    """Returns these texts as bad rows."""
+    """Returns the texts with indexes `at` as bad rows. `index`: the row's index in its message; `verdict`: the verdict on each
+    text."""
     sentences = pa.array(_SENTENCES).take(pa.array(verdict[at]))
     shown = clipped(strings_of(texts.data, texts.begin[at], texts.end[at]))
     return BadRows(parents[at], index.astype(np.int64), pa.repeat(str(RowReason.FORMAT), len(at)), sentences, shown)
@@ -121,7 +122,8 @@ _SENTENCES = [json_syntax_error(_EXAMPLES[verdict]) if verdict in _EXAMPLES else
 
 @dataclass(frozen=True, slots=True)
 class _Objects:
-    """Flat objects in order: the text of each, its bounds, and the tokens of its members."""
+    """Flat objects in order: the index of the text that contains each, its bounds in the bytes, and the tokens of its wanted
+    members."""
 
     texts: Texts
     tokens: Tokens
@@ -132,7 +134,7 @@ class _Objects:
 
     @classmethod
     def from_tokens(cls, texts: Texts, tokens: Tokens, verdict: npt.NDArray[np.uint8], schema: Schema) -> _Objects:
-        """Finds all objects of the flat texts."""
+        """Returns the objects of all texts whose verdict is FLAT."""
         is_flat = verdict == TokenVerdict.FLAT
         names = np.flatnonzero(tokens.is_name)
         opens, closes = (np.flatnonzero(tokens.kind == kind) for kind in (Token.OPEN, Token.CLOSE))
@@ -153,15 +155,15 @@ class _Objects:
         return _Objects(self.texts, self.tokens, self.text[mask], self.begin[mask], self.end[mask], members)
 
     def events(self, parents: Rows, index: npt.NDArray[np.int32], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-        """Returns the good events and the bad rows; `index` is that of each object in its message."""
+        """Returns the good events (None without any) and the bad rows. `index`: the index of each object in its message."""
         kinds = _WrongKinds()
         numbers = takes_numbers(schema)
         columns = [self._texts(place, numbers, kinds) for place in range(len(numbers))]
         return typed(parents[self.text], index, columns, kinds.refusals(names_wanted(schema)), schema, self._shown)
 
     def _texts(self, place: int, numbers: list[bool], kinds: _WrongKinds) -> pa.Array:
-        """Returns the texts of the wanted member at `place`: null if it is null, missing, or of a wrong kind. `numbers`: which
-        members may be numbers."""
+        """Returns the texts of the wanted member number `place`; null if the value is null, missing, or of a wrong kind. Adds
+        values of a wrong kind to `kinds`. `numbers`: whether each member may be a number."""
         token = self.members.token[:, place]
         given = token >= 0
         is_string = given & (self.tokens.kind[token] == Token.STRING)
@@ -184,12 +186,13 @@ class _Objects:
         return pc.replace_with_mask(column, pa.array(mask), pa.array([v if is_unicode(v) else None for v in values], pa.string()))
 
     def _shown(self, rows: Rows) -> pa.Array:
-        """Returns the original texts of objects."""
+        """Returns the original texts of the objects with these indexes."""
         return strings_of(self.texts.data, self.begin[rows], self.end[rows])
 
 
 def _members(texts: Texts, tokens: Tokens, names: Rows, opens: Rows, schema: Schema) -> _Members:
-    """Finds the wanted members. `names`: tokens that are names of members; `opens`: tokens that open the objects."""
+    """Finds the wanted members of objects. `names`: the tokens that are names of members; `opens`: the tokens that open the
+    objects."""
     wanted = [*names_wanted(schema), *([] if EVENT_MEMBER in schema.index else [EVENT_MEMBER])]
     places = pc.index_in(strings_of(texts.data, tokens.begin[names], tokens.end[names]), pa.array(wanted, pa.string()))
     known = true_rows(places.is_valid())
@@ -207,7 +210,7 @@ def _members(texts: Texts, tokens: Tokens, names: Rows, opens: Rows, schema: Sch
 
 
 class _Kind(IntEnum):
-    """The kind of a value that its member may not have."""
+    """The kinds of values that a member may not have."""
 
     NUMBER = 0
     WORD = 1
@@ -215,13 +218,14 @@ class _Kind(IntEnum):
 
 
 class _WrongKinds:
-    """Values of a wrong kind; of each object only the first is reported."""
+    """Collects values of a wrong kind. `refusals` reports only the first of each object."""
 
     def __init__(self) -> None:
         self._rows, self._tokens, self._causes = list[Rows](), list[Rows](), list[Rows]()
 
     def add(self, rows: Rows, token: Rows, place: int, kind: _Kind) -> None:
-        """Adds rows with a value of a wrong kind. `token`: the value's token for every row, not only for these."""
+        """Adds the objects `rows`, whose member number `place` has a value of the wrong `kind`. `token`: the value's token for all
+        objects, not only for `rows`."""
         if len(rows):
             self._rows.append(rows)
             self._tokens.append(token[rows])

@@ -1,4 +1,5 @@
-"""JSON messages to events one by one, in plain Python: the meaning of JSON input, and the messages for invalid input.
+"""Decodes JSON messages to events one by one, in plain Python. Defines the meaning of JSON input, and the sentences for invalid
+input.
 
 A message is objects one after another, commonly one per line, or in arrays (`json.cutting`). Members named as fields are the
 fields. `opcode` and `flags` (`hs:opcode`, `hs:flags` if fields have these names) default to insert and normal. An object may
@@ -7,9 +8,8 @@ members are ignored; a known member that occurs twice makes the event bad.
 
 A number or string is read as its text would be in CSV (`rows.values.parse`), so numbers stay exact. A string field takes a string,
 or an object or array as its text, byte for byte. An array field takes an array of numbers, nulls and strings, or its text.
-`json.decode` does the same for whole batches at once.
-
-Adapters cut, check and rewrite what they publish by `cut_events`, `has_field` and `texts_of_event`, so that they read events alike.
+`json.decode` does the same for whole batches at once. Adapters use `cut_events`, `has_field` and `texts_of_event` for events that
+they publish, so that they read events in the same way.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Re
 
 EVENT_MEMBER = "event"
 OWN_PREFIX = "hs:"
-"""The prefix of an output's own members, which no field has (`json.rows`)."""
+"""The prefix of members that outputs have in addition to the fields (`json.rows`). No field name has it."""
 DEPTH_MAX = 100
 """Limit on the nesting of objects and arrays."""
 _BRACKET = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[][{}]', re.DOTALL)
-"""A string or a bracket. An unclosed string extends to the end, so that each character is matched once, whatever the message
-holds."""
+"""Matches a string or a bracket. An unclosed string extends to the end of the text, so that each character is matched only once in
+any message."""
 _PART_OF_ARRAY = re.compile(r"[^;\[\]]*")
 _STRING_OF_LINE = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"')
 _GAP = re.compile(r"[ \t\r\n]*")
 NO_NUMBERS = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
-"""Types of fields that cannot be written as a number."""
+"""Field types whose values cannot be written as a JSON number."""
 
 
 class _Number(str):
-    """A number as written."""
+    """The text of a JSON number, as written."""
 
     __slots__ = ()
 
@@ -63,35 +63,36 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_Members, parse_float=_Number, par
 
 
 def meta_names(schema: Schema) -> tuple[str, str]:
-    """Returns the member names of opcode and flags, with a prefix if a field has the name."""
+    """Returns the member names of opcode and flags: `opcode` and `flags`, with the prefix `hs:` if a field has that name."""
     names = schema.index
     return "hs:opcode" if "opcode" in names else "opcode", "hs:flags" if "flags" in names else "flags"
 
 
 def names_wanted(schema: Schema) -> list[str]:
-    """Returns the known members, by place: opcode, flags, the fields."""
+    """Returns the names of the known members: opcode, flags, then the fields. An index in this list is the place of a member."""
     return [*meta_names(schema), *schema.names]
 
 
 def takes_numbers(schema: Schema) -> list[bool]:
-    """Whether each member, by place, may be a number."""
+    """Whether each known member, in the order of `names_wanted`, may be a JSON number."""
     return [False, False, *(field.type not in NO_NUMBERS for field in schema.fields)]
 
 
 def wrong_kind(place: int, name: str, kind: str) -> tuple[RowReason, str]:
-    """Returns the reason and sentence for a value of a kind that the member may not have."""
+    """Returns the reason and the sentence for a bad row whose member `name` has a value of a wrong kind. `place`: as in
+    `names_wanted`."""
     reason = (RowReason.OPCODE, RowReason.FLAG)[place] if place < 2 else RowReason.FIELD_TYPE
     return reason, f"{kind} cannot be the value of {name}"
 
 
 def not_unicode(name: str) -> tuple[RowReason, str]:
-    """Returns the reason and sentence for a text with half of a surrogate pair."""
+    """Returns the reason and the sentence for a bad row whose member `name` has half of a surrogate pair."""
     return RowReason.UTF8, f"the value of {name} is not Unicode"
 
 
 @dataclass(slots=True)
 class _Items:
-    """Objects found, with the message, the index and the text of each."""
+    """The objects found: for each its message, its index in the message, its members and its text."""
 
     message: list[int]
     index: list[int]
@@ -100,7 +101,8 @@ class _Items:
 
 
 def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], schema: Schema) -> tuple[DecodedRows | None, BadRows]:
-    """Returns the decoded rows (None without any) and the bad rows. `messages`: the number of each value's message."""
+    """Decodes messages one by one. Returns the events (None without any) and the bad rows. `messages`: the message number of each
+    value."""
     found = _Items([], [], [], [])
     bad: list[tuple[int, int, str, str, str]] = []
     for value, message in zip(values, messages, strict=True):
@@ -127,7 +129,7 @@ class _NotAnObject:
 
 
 _Object: TypeAlias = tuple[_Members, str]
-"""An object and its text."""
+"""The members of an object, and the object's text."""
 
 
 def _items(value: bytes) -> Iterator[_Object | _NotAnObject]:
@@ -146,7 +148,7 @@ def _items(value: bytes) -> Iterator[_Object | _NotAnObject]:
 
 
 def _rows(value: bytes) -> Iterator[bytes]:
-    """Yields the texts of a message's rows."""
+    """Yields the text of each row of a message (`json.cutting`)."""
     at = event_begin(value, 0)
     while at < len(value):
         end = event_end(value, at, TextEnd.FINAL)
@@ -155,12 +157,13 @@ def _rows(value: bytes) -> Iterator[bytes]:
 
 
 def cut_events(value: bytes) -> list[bytes]:
-    """Returns the texts of a message's rows, in order. Each has the same meaning as a message of its own."""
+    """Returns the texts of a message's rows, in order. Each text, published as a message, has the same meaning as in `value`."""
     return [event_alone(row) for row in _rows(value)]
 
 
 def event_alone(text: bytes) -> bytes:
-    """Returns a flat object on one line, so that it may share a message with others; any other text unchanged."""
+    """Returns a flat object with its line ends replaced, so that it may be a line of a message with other events; any other text
+    unchanged."""
     is_flat = b"\n" in text and text.count(b"{") == 1 and b"[" not in text and b'"' not in _STRING_OF_LINE.sub(b"", text)
     if not is_flat:
         return text
@@ -169,7 +172,8 @@ def event_alone(text: bytes) -> bytes:
 
 
 def texts_of_event(text: bytes, schema: Schema) -> list[str | None] | None:
-    """Returns the texts of one event by place (`names_wanted`), as they would be in CSV; None if it is not one event."""
+    """Returns the texts of an event's members in the order of `names_wanted`, as CSV writes them. Returns None if `text` is not
+    exactly one valid event."""
     found = list(_items(text))
     if len(found) != 1 or isinstance(found[0], _NotAnObject):
         return None
@@ -179,15 +183,15 @@ def texts_of_event(text: bytes, schema: Schema) -> list[str | None] | None:
 
 
 def has_field(text: bytes, schema: Schema) -> bool | None:
-    """Whether any object of a message has a member named as a field, at the place of its fields; None if the message has no
-    object."""
+    """Whether any object of a message has a member with the name of a field, at the level where events have their fields. None if
+    the message has no object."""
     objects = [item[0] for item in _items(text) if not isinstance(item, _NotAnObject)]
     names = (name for members in objects for name, _ in _event_members(members, schema)[0])
     return any(name in schema.index for name in names) if objects else None
 
 
 def unknown_members(value: bytes, schema: Schema) -> list[frozenset[str]]:
-    """Returns the unknown member names of each object or other text of a message, in order."""
+    """Returns the names of unknown members for each row of a message, in order; the empty set for a row that is not an object."""
     found, known = list[frozenset[str]](), frozenset(names_wanted(schema))
     for item in _items(value):
         members = [] if isinstance(item, _NotAnObject) else _event_members(item[0], schema)[0]
@@ -196,8 +200,8 @@ def unknown_members(value: bytes, schema: Schema) -> list[frozenset[str]]:
 
 
 def first_unknown(value: bytes, schema: Schema) -> tuple[frozenset[str], frozenset[str]]:
-    """Returns the unknown member names of a message's first object, and the names of the fields that it lacks; both empty if it
-    cannot be read."""
+    """Returns the names of unknown members in a message's first object, and the names of the fields that the object lacks. Both are
+    empty if the object cannot be read."""
     try:
         item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
     except (ValueError, RecursionError):
@@ -208,8 +212,8 @@ def first_unknown(value: bytes, schema: Schema) -> tuple[frozenset[str], frozens
 
 
 def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """Returns the names of the members of a message's first object that are strings, and of those that are numbers; both empty if
-    it cannot be read."""
+    """Returns the names of the members of a message's first object whose values are strings, and of those whose values are numbers.
+    Both are empty if the object cannot be read."""
     try:
         item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
     except (ValueError, RecursionError):
@@ -219,7 +223,7 @@ def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _parsed(text: str) -> Any:
-    """Returns the value of a text, or the reason why it is not JSON."""
+    """Returns the JSON value of a text; a `_NotAnObject` with the reason if the text is not JSON."""
     if is_deep(text):
         return _NotAnObject(RowReason.FORMAT, f"the text is nested deeper than {DEPTH_MAX}", text)
     try:
@@ -235,7 +239,7 @@ def _parsed(text: str) -> Any:
 
 
 def json_syntax_error(text: str) -> str:
-    """Returns the sentence for a text that is not JSON."""
+    """Returns the sentence of the bad row for `text`, which must not be JSON."""
     found = _parsed(text)
     assert isinstance(found, _NotAnObject)
     return found.sentence
@@ -271,7 +275,7 @@ def _kind(item: Any) -> str:
 
 
 class _Columns:
-    """Texts of the known members, one list per column; `refused[row]` is why a row is bad."""
+    """The texts of known members: `texts[place][row]`. `refused[row]`: the reason and the sentence of a bad row."""
 
     def __init__(self, count: int, schema: Schema) -> None:
         self.names = names_wanted(schema)
@@ -284,7 +288,7 @@ class _Columns:
         self._schema = schema
 
     def fill_row(self, row: int, whole: _Members, text: str) -> None:
-        """Fills a row from an object and its text."""
+        """Sets the texts of a row from an object's members, or records why the row is refused. `text`: the object's text."""
         members, wrong = _event_members(whole, self._schema)
         if wrong:
             self.refused[row] = (RowReason.FORMAT, wrong)
@@ -312,14 +316,15 @@ class _Columns:
 
 
 def _array_text(items: list[Any]) -> str | list[Any]:
-    """Returns an array's text as in CSV; the items unchanged if one of them is not a single value."""
+    """Returns the text of an array field as in CSV; returns the items unchanged if one of them is not a number, a string or
+    null."""
     if all(item is None or (isinstance(item, str) and _PART_OF_ARRAY.fullmatch(item)) for item in items):
         return f"[{';'.join('null' if item is None else item for item in items)}]"
     return items
 
 
 def is_unicode(text: str) -> bool:
-    """Whether the text has no half of a surrogate pair."""
+    """Whether the text contains no unpaired half of a surrogate pair."""
     return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
@@ -342,8 +347,8 @@ def typed(
     schema: Schema,
     shown: Callable[[Rows], pa.Array],
 ) -> tuple[DecodedRows | None, BadRows]:
-    """Returns the events of texts by place (`names_wanted`), and the bad rows. `refused`: rows refused before; `shown` returns the
-    original texts of rows."""
+    """Parses columns of texts, in the order of `names_wanted`. Returns the events (None without any) and the bad rows. `message`,
+    `index`: of each row; `refused`: rows refused already; `shown` returns the original texts of rows."""
     wrong = WrongTexts(len(message))
     wrong.begin(refused)
     opcode, flags = wrong.opcodes(columns[0].fill_null("i")), wrong.flags(columns[1].fill_null("n"))
@@ -356,8 +361,8 @@ def typed(
 
 
 def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
-    """Returns the members to decode, and an error text or "". If `event` is an object, these are its members, and the opcode and
-    flags next to it."""
+    """Returns the members to decode, and an error text ("" without error). If the member `event` is an object, the members are
+    those of that object, and opcode and flags next to `event`."""
     if EVENT_MEMBER in schema.index:
         return members, ""
     events = [value for name, value in members if name == EVENT_MEMBER and value is not None]
@@ -370,20 +375,20 @@ def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
 
 
 def _may_be_event(name: str, value: Any) -> bool:
-    """Whether the value of a field may have been meant as the whole event."""
+    """Whether the member could be the envelope of the complete event: its name is `event` and its value is an object."""
     return name == EVENT_MEMBER and isinstance(value, _Members)
 
 
 def _value_text(text: str, path: Sequence[str]) -> str:
-    """Returns the text of the value at a path of member names in an object's text. Of equal names the first that is not null
-    counts."""
+    """Returns the text of the value at a path of member names in an object's text. Of repeated names, the first value that is not
+    null counts."""
     for name in path:
         text = next(value for each, value in _member_texts(text) if each == name and value != "null")
     return text
 
 
 def _member_texts(text: str) -> Iterator[tuple[str, str]]:
-    """Yields names and texts of the members of an object."""
+    """Yields the name and the value's text of each member of an object. `text`: the object's text."""
     at = _behind_gap(text, 1)
     while text[at] != "}":
         name, at = _DECODER.raw_decode(text, _behind_gap(text, at + (text[at] == ",")))

@@ -1,4 +1,4 @@
-"""Outputs to JSON, one object per line, which `json.decode` reads back bit for bit."""
+"""Encodes outputs as JSON, one object per line. `json.decode` reads them back bit for bit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NO_NUMBERS = ("nan", "inf", "-inf")
 
 
 def rows_to_json(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowPrefix.EVENT) -> bytes:
-    """Returns one object per row of a batch of `rows.batch.output_schema`, each with a line feed (`json_rows`)."""
+    """Returns one JSON object per row of a batch of `rows.batch.output_schema`, each with a line feed (`json_rows`)."""
     if batch.num_rows == 0:
         return b""
     lines = json_rows(batch, schema, prefix)
@@ -28,11 +28,11 @@ def rows_to_json(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowP
 
 
 def json_rows(batch: pa.RecordBatch, schema: Schema, prefix: RowPrefix = RowPrefix.EVENT) -> pa.Array:
-    """Returns one object per row, as a string without a line feed.
+    """Returns one JSON object per row, as a string without a line feed.
 
-    Members: `opcode` and `flags` in CSV notation, the fields, and `hs:sequence`; with another prefix only its members, and the
-    fields. Doubles are the shortest text that reads back ("nan", "inf" as strings), dates seconds and stamps microseconds since
-    1970, money a number with 4 decimals, blobs base64, arrays are arrays.
+    Members: `opcode` and `flags` in CSV notation, the fields, and `hs:sequence`. With another `prefix` than EVENT: only the
+    prefix's members, and the fields. Doubles are the shortest text that parses to the same double ("nan", "inf" as strings). Dates
+    are seconds and stamps microseconds since 1970, money is a number with 4 decimals, blobs are base64, arrays are JSON arrays.
     """
     texts = [opcode_letters(batch.column("hs:opcode")), flag_letters(batch.column("hs:flags"))]
     members = [

@@ -1,8 +1,8 @@
-"""Tokens of many JSON texts at once: which texts are flat objects or arrays of such, their members, and their errors.
+"""Finds the tokens of many JSON texts at once, and with them flat objects, arrays of flat objects, their members, and errors.
 
-A text is judged by its tokens in order, each by the two before it. That decides every object without inner objects or arrays, and
-every array of such objects. A text with others, or with an error inside a token, is left to the plain decoder. The result for a
-text depends on that text alone.
+A text is judged by its tokens in order, each by the two tokens before it. That suffices for every object without inner objects or
+arrays, and every array of such objects. Any other text, or one with an error inside a token, is left to the plain decoder. The
+result for a text depends on that text alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ Bools = npt.NDArray[np.bool_]
 
 
 class TokenVerdict(IntEnum):
-    """The verdict on a text: flat, not JSON (named by the token expected at its first error), or unknown."""
+    """The verdict on a text. FLAT: valid; UNKNOWN: not decided; all others: not JSON, named by the token expected at the first
+    error."""
 
     FLAT = 0
     NAME = 1
@@ -31,13 +32,13 @@ class TokenVerdict(IntEnum):
     VALUE = 4
     COMMA = 5
     CLOSED = 6
-    """The text ends inside a string."""
+    """A text that is not JSON: it ends inside a string."""
     UNKNOWN = 7
-    """The text is left to the plain decoder."""
+    """The text is not decided here: the plain decoder reads it."""
 
 
 class Token(IntEnum):
-    """The token that begins at a byte. In a list of tokens each text ends with END."""
+    """The kind of token that begins at a byte; NONE if none begins there. In a list of tokens, each text ends with END."""
 
     NONE = 0
     OPEN = 1
@@ -54,7 +55,7 @@ class Token(IntEnum):
 
 _KINDS = 12
 _VALUE_STRING, _COMMA_OF_ARRAY = 10, 11
-"""Tokens distinguished by the one before: a string after a colon, a comma after an object."""
+"""Kinds for tokens that mean something else after a certain token: a string after a colon, a comma after an object."""
 _SEEN_OTHERWISE = ((Token.COLON, Token.STRING, _VALUE_STRING), (Token.CLOSE, Token.COMMA, _COMMA_OF_ARRAY))
 _DIGIT = 10
 BLANKS = b" \t\r\n"
@@ -70,7 +71,8 @@ def _classes() -> Bytes:
 
 
 def _follow() -> Bytes:
-    """Returns the verdict on each pair of tokens, at index: the first one (see `_SEEN_OTHERWISE`) * _KINDS + the second."""
+    """Returns the verdict on each pair of adjacent tokens, at index: first token * _KINDS + second token. The first token's kind is
+    that of `_SEEN_OTHERWISE` if it has one."""
     table = np.full((_KINDS, _KINDS), TokenVerdict.UNKNOWN, np.uint8)
     expected = {
         Token.OPEN: (TokenVerdict.NAME, (Token.STRING, Token.CLOSE)),
@@ -102,8 +104,8 @@ _BEGINS_AS_SCALAR = r"^(-?[0-9]|true|false|null)"
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Text i is `data[begin[i]:end[i]]` and begins with a brace or square bracket. A blank follows each text, and only blanks are
-    between texts."""
+    """Texts in one buffer: text i is `data[begin[i]:end[i]]` and begins with a brace or square bracket. At least one blank follows
+    each text, and only blanks are between texts."""
 
     data: Bytes
     begin: Rows
@@ -114,8 +116,9 @@ class Texts:
 class Tokens:
     """The tokens of texts in order.
 
-    `begin`, `end`: bounds, of strings without their quotes. `is_name`: strings before colons; in a flat text the colon and the
-    value follow. `has_escapes`: strings with backslashes. `last`: the END token of each text. `verdict` is one per text.
+    `kind`, `begin`, `end`: kind and bounds of each token; the bounds of strings exclude the quotes. `is_name`: whether the token is
+    a member's name; in a flat text, the next tokens are the colon and the value. `has_escapes`: whether it is a string with
+    backslashes. `last`: the index of the END token of each text. `verdict`: the verdict on each text.
     """
 
     kind: Bytes
@@ -127,15 +130,15 @@ class Tokens:
     verdict: Bytes
 
     def texts(self, tokens: Rows) -> Rows:
-        """Returns the text of each token."""
+        """Returns the index of the text to which each token belongs."""
         return np.searchsorted(self.last, tokens)
 
 
 @dataclass(frozen=True, slots=True)
 class _Strings:
-    """Places where strings open and close. `escaped`: strings with backslashes; `inside`: bytes in strings, and opening quotes;
-    `literal`: escaped bytes outside strings; `unclosed`: texts whose last string is not closed; `odd`: texts with an error inside a
-    string."""
+    """The strings of all texts. `opens`, `closes`: places of the quotes. `escaped`: indexes of strings with backslashes. `inside`:
+    whether each byte is in a string or is an opening quote. `literal`: places of escaped bytes outside strings. `unclosed`: texts
+    whose last string is not closed. `odd`: texts with an error inside a string."""
 
     opens: Rows
     closes: Rows
@@ -147,7 +150,7 @@ class _Strings:
 
 
 def tokens_of(texts: Texts) -> Tokens:
-    """Returns all tokens, and the verdict on each text."""
+    """Returns the tokens of all texts, with the verdict on each text."""
     strings = _strings(texts)
     code = np.frombuffer(texts.data.tobytes().translate(_CLASS), np.uint8) * ~strings.inside
     code[strings.literal] = Token.SCALAR
@@ -174,7 +177,7 @@ def tokens_of(texts: Texts) -> Tokens:
 
 
 def array_objects(texts: Texts) -> tuple[Rows, Rows]:
-    """Returns the begins and ends of the objects in arrays. The texts must be valid arrays of objects, without other arrays."""
+    """Returns the begins and ends of the objects in arrays. Each text must be a valid array of objects without inner arrays."""
     data = texts.data
     braces = np.flatnonzero(((data == ord("{")) | (data == ord("}"))) & ~_strings(texts).inside)
     opens = data[braces] == ord("{")
@@ -212,7 +215,7 @@ def _strings(texts: Texts) -> _Strings:
 
 
 def _are_escapes(data: Bytes, at: Rows) -> Bools:
-    """Whether each of these backslashes begins an escape of JSON."""
+    """Whether the backslash at each place of `at` begins a valid JSON escape."""
     letter = data[at + 1]
     known: Bools = _ESCAPED[letter]
     unicode = np.flatnonzero(letter == ord("u"))
@@ -222,7 +225,8 @@ def _are_escapes(data: Bytes, at: Rows) -> Bools:
 
 
 def _judge_scalars(data: Bytes, begin: Rows, end: Rows, letters: Rows, tokens: Rows, verdicts: Bytes) -> None:
-    """Sets the verdict on invalid scalars at places that allow one. `letters`: bytes of scalars other than digits."""
+    """Sets the verdict on invalid scalars in `verdicts`, where a scalar is allowed. `begin`, `end`, `tokens`: bounds and token of
+    each scalar. `letters`: places of bytes in scalars that are not digits."""
     unsure = (data[begin] == ord("0")) & (end - begin > 1)
     unsure[np.searchsorted(begin, letters, side="right") - 1] = True
     unsure &= verdicts[tokens] == TokenVerdict.FLAT
@@ -235,7 +239,8 @@ def _judge_scalars(data: Bytes, begin: Rows, end: Rows, letters: Rows, tokens: R
 
 
 def _judged(kind: Bytes, seen: Bytes, verdicts: Bytes, ends: Rows, strings: _Strings) -> Bytes:
-    """Returns the verdict on each text: that on its first bad token. For an array it is FLAT or UNKNOWN."""
+    """Returns the verdict on each text: the verdict on its first bad token, FLAT without bad tokens. The verdict on an array is
+    FLAT or UNKNOWN."""
     is_array = kind[np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])] == Token.OPEN_ARRAY
     of_array = np.flatnonzero((seen == _COMMA_OF_ARRAY) | (seen == Token.CLOSE_ARRAY))
     verdicts[of_array[~is_array[np.searchsorted(ends, of_array)]]] = TokenVerdict.UNKNOWN

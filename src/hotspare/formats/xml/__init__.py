@@ -1,3 +1,3 @@
-"""XML to rows and back."""
+"""Converts XML events to JSON, and encodes rows as XML."""
 
 __all__ = ["plain", "rows"]

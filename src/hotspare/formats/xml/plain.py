@@ -1,9 +1,9 @@
-"""XML events to JSON ones (SPEC I5): an element `<event>`, in the terms of `json.plain`, which judges it.
+"""Converts XML events, elements `<event>`, to JSON events (SPEC I5), which `json.plain` then decodes.
 
 Child elements are members, by their tags or as `<value name="...">`; `<event>` has its opcode and flags as attributes, or as
-children if no field has these names. An empty element is null, one with an empty CDATA section an empty text. The attribute
-`encoding` marks base64, for a text that XML cannot hold. Elements inside a child are its text, byte for byte, as for a nested value
-of JSON.
+children if no field has these names. An empty element is null; an element with an empty CDATA section is an empty text. The
+attribute `encoding` marks base64, for a text that XML cannot hold. Elements inside a child are part of the child's text, byte for
+byte, as with a nested value in JSON.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _CDATA = b"<![CDATA["
 
 
 def json_event(text: bytes, schema: Schema) -> bytes | None:
-    """Returns a JSON object on one line, with a member for each attribute and child, also for repeated names; None if the text
-    cannot be read. The text cannot declare entities, because it begins with the element."""
+    """Returns an event as a JSON object on one line, with a member for each attribute and child, also for repeated names. Returns
+    None if the text cannot be read. `text` must begin with the element `<event>`, so it cannot declare entities."""
     members: list[str] = []
     parser = _parser(text, schema, members)
     try:
@@ -40,12 +40,13 @@ def json_event(text: bytes, schema: Schema) -> bytes | None:
 
 
 def _parser(text: bytes, schema: Schema, members: list[str]) -> expat.XMLParserType:
-    """Returns a parser that appends the members of an element, in JSON notation, to `members` in document order."""
+    """Returns a parser for one element `<event>`. The parser appends the event's members, in JSON notation and document order, to
+    `members`."""
     parser = expat.ParserCreate("UTF-8")
     parser.buffer_text = True
     depth, tag_at, is_nested, name, encoding = 0, 0, False, "", ""
     parts: list[str] = []
-    """The text since a field began."""
+    """The pieces of text since the current field's element began."""
 
     def begin(tag: str, attributes: Mapping[str, str]) -> None:
         nonlocal depth, tag_at, is_nested, name, encoding
@@ -77,14 +78,15 @@ def _parser(text: bytes, schema: Schema, members: list[str]) -> expat.XMLParserT
 
 
 def _of_event(attributes: Mapping[str, str], schema: Schema) -> list[str]:
-    """Returns the members for the attributes of `<event>`."""
+    """Returns the JSON members for the opcode and flags attributes of `<event>`."""
     names = zip((OPCODE, FLAGS), meta_names(schema), strict=True)
     given = ((member, attributes[each]) for name, member in names for each in (name, f"hs:{name}") if each in attributes)
     return [f"{_quoted(member)}:{_quoted(text)}" for member, text in given]
 
 
 def _nested(text: bytes, tag_at: int, end: int, place: int | None, schema: Schema) -> str:
-    """Returns the content of a field's element as written; an object if the field at `place` is not a string."""
+    """Returns the content of a field's element as a JSON string, byte for byte. If the field number `place` is not a string field,
+    returns an empty object, which `json.plain` refuses as the value of a field."""
     if place is None or schema.fields[place].type is not FieldType.STRING:
         return "{}"
     tag = _TAG.match(text, tag_at)

@@ -1,6 +1,5 @@
-"""Outputs to XML, an element `<event>` per line, which `xml.plain` reads back equal (SPEC I6).
-
-No element encloses them: a file that is truncated and continued has no end.
+"""Encodes outputs as XML, an element `<event>` per line, from which `xml.plain` reads equal events (SPEC I6). No root element
+encloses the events, because a file that is truncated and continued has no place for the root's closing tag.
 """
 
 from __future__ import annotations
@@ -20,7 +19,8 @@ _OUTSIDE_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def rows_to_xml(batch: pa.RecordBatch) -> bytes:
-    """Returns an element per row of a batch of `rows.batch.output_schema`, each with a line feed. A null has no element."""
+    """Returns an element `<event>` per row of a batch of `rows.batch.output_schema`, each with a line feed. A null field has no
+    element."""
     columns = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not field.name.startswith("hs:"):
@@ -35,15 +35,15 @@ def rows_to_xml(batch: pa.RecordBatch) -> bytes:
 
 
 def _tag(name: str) -> tuple[str, str]:
-    """Returns the contents of the opening and the closing tag. A field named as a part of an event is written with attribute
-    `name`."""
+    """Returns the contents of the opening and the closing tag for the field `name`. If the name is not a valid tag, or is reserved
+    for events, the element is `<value name="...">`."""
     if _TAG.fullmatch(name) and name not in (OPCODE, FLAGS, VALUE, EVENT):
         return name, name
     return f"{VALUE} name={quoteattr(name)}", VALUE
 
 
 def _content(text: str) -> str:
-    """Returns the end of the opening tag, and the value."""
+    """Returns the end of the opening tag, and the value. A text that XML cannot hold is written in base64."""
     if _OUTSIDE_XML.search(text) is not None:
         return f' {ENCODING}="{BASE64}">{base64.b64encode(text.encode()).decode()}'
     return ">" + (escape(text, {"\r": "&#13;", "\n": "&#10;"}) or "<![CDATA[]]>")

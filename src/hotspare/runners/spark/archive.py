@@ -1,6 +1,6 @@
 """Finds the archive of Spark's loaded classes, with which a JVM starts in less than half the time (docs/spark.md has the figures).
 
-`prepare.py` makes it, once per machine. The JVM itself checks that an archive fits, and does without it otherwise.
+`prepare.py` makes the archive, once per machine. The JVM itself checks whether an archive fits, and ignores it otherwise.
 """
 
 from __future__ import annotations
@@ -23,6 +23,6 @@ def archive_path(folder: Path, bare_file_system: Path | None, kafka_source: tupl
 
 
 def existing_archive(folder: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...] = ()) -> Path | None:
-    """Returns the archive if it was made, else None. Never takes long."""
+    """Returns the path of the archive if the file exists, else None. Never makes an archive."""
     path = archive_path(folder, bare_file_system, kafka_source)
     return path if path.is_file() else None

@@ -1,4 +1,4 @@
-"""A function over Arrow batches as a step of Spark's plan, and the choice of the Python that runs it."""
+"""Runs a function over Arrow batches as a step of Spark's plan, and chooses the Python that runs it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pyspark.util import PythonEvalType
 from hotspare.runners.spark.settings import PYTHON_SETTING
 
 OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""The function that a task applies to all batches of its part."""
+"""The function that a task applies to the batches of its partition."""
 
 
 def run_this_python(spark: SparkSession) -> None:
-    """Lets Python workers on this machine run the driver's interpreter, unless a setting names another one: `python3` of PATH may
-    lack hotspare."""
+    """Makes Python workers on this machine run the driver's interpreter, unless a setting names another interpreter. The `python3`
+    on PATH, Spark's default, may lack hotspare."""
     context = spark.sparkContext
     is_named = "PYSPARK_PYTHON" in os.environ or context.getConf().contains(PYTHON_SETTING)
     if not is_named and (context.master == "local" or context.master.startswith("local[")):
@@ -28,8 +28,8 @@ def run_this_python(spark: SparkSession) -> None:
 
 
 def map_in_arrow(rows: DataFrame, function: OnBatches, schema: Any) -> DataFrame:
-    """Like `DataFrame.mapInArrow`, which requires pandas although neither it nor a worker uses it. `schema` describes the result,
-    as text or as Spark's type."""
+    """Returns the rows that `function` makes of the Arrow batches of `rows`. Replaces `DataFrame.mapInArrow`, which requires pandas
+    without using it. `schema`: the schema of the result, as text or as Spark's type."""
     made = _create_udf(function, schema, PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
     column = made(*(rows[name] for name in rows.columns))
     return DataFrame(rows._jdf.mapInArrow(column._jc, False, None), rows.sparkSession)  # noqa: FBT003 - Spark's own signature

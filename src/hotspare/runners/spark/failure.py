@@ -14,7 +14,7 @@ _SPARK_TEXT_LENGTH_MAX = 2_000
 
 
 class WorkerFailure(Exception):
-    """Raised in a worker; its text survives Spark, unlike its type."""
+    """Raised in a worker, with the original error packed into the text: Spark passes on the text of an error, but not its type."""
 
     def __init__(self, error: HotspareError) -> None:
         document = {"class": type(error).__name__, "message": error.message, "detail": error.detail, "hint": error.hint}
@@ -23,7 +23,7 @@ class WorkerFailure(Exception):
 
 
 def unpack(text: str) -> HotspareError:
-    """Returns the error that a worker raised if `text` carries one, else a RunnerError that quotes Spark."""
+    """Returns the error that a worker packed into `text` (`WorkerFailure`); without one, a RunnerError that quotes Spark's text."""
     found = _MARK.search(text)
     if found:
         document = json.loads(base64.urlsafe_b64decode(found.group(1)))

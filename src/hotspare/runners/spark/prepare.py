@@ -1,6 +1,7 @@
-"""Fetches and makes what Spark needs on this machine, ahead of time: `python -m hotspare.runners.spark.prepare`.
+"""Prepares this machine for Spark, ahead of time: `python -m hotspare.runners.spark.prepare`.
 
-It fetches jars, and makes the archive of Spark's loaded classes: a session runs a small query and writes its classes when it ends.
+The program fetches jars, and makes the archive of Spark's loaded classes: a session runs a small query and writes the archive when
+it ends.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _LIMITS = BatchLimits(messages_max=10)
 
 
 def main() -> int:
-    """Completes the cache; returns exit status 1 and prints the reason if that fails. A part that fails does not prevent the
-    others."""
+    """Fetches missing jars and makes the archive; returns the exit status. If a file fails, prints the reason, continues with the
+    other files, and returns 1."""
     folder = cache_folder()
     status = 0
     with through_spark() as fetch:
@@ -55,7 +56,7 @@ def main() -> int:
 
 
 def _printed_result(make: Callable[[], Path]) -> int:
-    """Makes a file and prints its path or the error; returns the exit status."""
+    """Calls `make` and prints the path that it returns, or its error; returns the exit status."""
     try:
         sys.stdout.write(f"{make()}\n")
     except HotspareError as error:
@@ -65,8 +66,8 @@ def _printed_result(make: Callable[[], Path]) -> int:
 
 
 def ensure_archive(folder: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...] = ()) -> Path:
-    """Returns the archive's path after making it if it is missing, which takes about half a minute. Raises RunnerError if that
-    fails."""
+    """Returns the archive's path, after making the archive if it is missing, which takes about half a minute. Raises RunnerError if
+    the archive cannot be made."""
     folder.mkdir(parents=True, exist_ok=True)
     path = archive_path(folder, bare_file_system, kafka_source)
     with path.with_suffix(".lock").open("w") as lock:
@@ -84,14 +85,15 @@ def ensure_archive(folder: Path, bare_file_system: Path | None, kafka_source: tu
 
 
 def _delete_old_archives(folder: Path) -> None:
-    """Keeps the newest few archives: after an update of Java or Spark the old one is not used any more."""
+    """Deletes all archives but the newest `_KEPT`: after an update of Java or Spark the old archive is not used any more."""
     found = sorted(folder.glob("classes-*.jsa"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
     for old in found[_KEPT:]:
         old.unlink(missing_ok=True)
 
 
 def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...]) -> None:
-    """Runs a query over a few batches, so that the archive holds the classes that an engine loads."""
+    """Runs a query over a few batches in a session that writes its loaded classes to `written`. Raises RunnerError if Spark
+    delivers no batch."""
     url = f"sqlite:///{folder / 'training.db'}"
     bus = open_bus(url)
     bus.create_topic("in")
@@ -119,7 +121,7 @@ def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_sou
 
 
 def _load_classes(session: Session, jars: tuple[Path, ...]) -> None:
-    """Loads the classes that an engine on Kafka loads; no query can do it without a broker."""
+    """Loads the classes of the Kafka source's jars, so that the archive contains them. A query would need a broker for that."""
     jvm = session.spark.sparkContext._jvm
     loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
     for jar in jars:
@@ -132,7 +134,7 @@ def _load_classes(session: Session, jars: tuple[Path, ...]) -> None:
 
 
 def _same(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
-    """A head that changes nothing."""
+    """A head that returns its input unchanged."""
     return [raw]
 
 

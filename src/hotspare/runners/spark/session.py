@@ -1,9 +1,9 @@
-"""A Spark session with a JVM of its own, which is started and watched here, and dies with this process.
+"""A Spark session with its own JVM, which this module starts and watches, and which dies with this process.
 
 The JVM is started without spark-submit, whose launcher is a JVM of its own and whose Python side forks with code between fork and
 exec. On Linux the kernel kills the JVM when this process dies for any reason (`start_bound`). Elsewhere the JVM reads a pipe from
-this process and exits when the pipe closes. A JVM that notices its engine's death first stops Spark in good order. That takes a
-core just when a spare on the same machine takes over.
+this process and exits when the pipe closes. Such a JVM first shuts Spark down, which occupies a core just when a spare on the same
+machine takes over.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ARCHIVE_TIMEOUT_S = 120.0
 _POLL_S = 0.005
 _LOG_TAIL_LENGTH = 2_000
 _PLANNERS = "pyspark.sql.worker."
-"""The prefix of the modules that plan a query, in the commands of Spark's daemons."""
+"""The prefix of the Python modules that plan a query. It identifies these processes by their commands."""
 _BECOME = """
 import ctypes, os, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -53,18 +53,18 @@ if sys.platform == "linux":
         sys.exit("the process that starts this one has ended")
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""Replaces itself by the command. It ignores Ctrl-C: the process that started it decides. This is done here and not between fork
-and exec, where a process with threads must not run Python."""
+"""A Python program that replaces itself by the command in its arguments. The command ignores Ctrl-C, and on Linux dies with its
+parent. Doing this between fork and exec is not possible, because a process with threads must not run Python there."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """The options of a session. `cores` are Spark's task slots. `bare_file_system` (the jar of jars.py) and `archive` (archive.py)
-    make it faster; None does without. `kafka_source` are the jars of Spark's Kafka source. With `archive_to_write` the JVM writes
-    such an archive when it ends, which takes a while.
+    """The options of a session. `cores`: Spark's task slots. `bare_file_system` (a jar of jars.py) and `archive` (archive.py) make
+    the session faster; they may be None. `kafka_source`: the jars of Spark's Kafka source. `archive_to_write`: the path of an
+    archive that the JVM writes when it ends, which takes some seconds.
 
     `conf` overrides the settings of settings.py. `given` overrides both and is passed to Spark alone: it may be secret, and every
-    user can read a JVM's command line. `variables` are for the environment of the JVM and of its child processes.
+    user can read a JVM's command line. `variables`: environment variables of the JVM and of its child processes.
     """
 
     cores: int
@@ -79,10 +79,11 @@ class SessionOptions:
 
 
 class Session:
-    """A session with its JVM, of which a process has one at a time. `stop()` ends the JVM and removes the scratch folder."""
+    """A Spark session with its JVM; a process may have one at a time. `stop()` ends the JVM and removes the scratch folder."""
 
     def __init__(self, options: SessionOptions) -> None:
-        """Raises RunnerError if no JVM can be started. The caller's SIGINT handler stays in place."""
+        """Starts the JVM and the session. Raises RunnerError if no JVM can be started. The caller's SIGINT handler remains in
+        place."""
         self.scratch = make_scratch("spark", _scratch_root())
         try:
             self._stop_timeout_s = STOP_TIMEOUT_S if options.archive_to_write is None else ARCHIVE_TIMEOUT_S
@@ -115,15 +116,15 @@ class Session:
         return not self.jvm_is_alive()
 
     def end_planners(self) -> None:
-        """Ends the Python processes that planned the query: three daemons with a worker each, some 180 MiB, which would stay as
-        long as the JVM. Spark starts them again if it plans another query."""
+        """Ends the Python processes that planned the query: three daemons with a worker each, some 180 MiB, which would otherwise
+        run as long as the JVM. Spark starts them again if it plans another query."""
         with suppress(psutil.Error):
             for child in psutil.Process(self.jvm.pid).children():
                 if any(word.startswith(_PLANNERS) for word in child.cmdline()):
                     child.terminate()  # a daemon ends its workers
 
     def stop(self) -> None:
-        """Ends the session and its JVM; harmless if either has ended already."""
+        """Ends the session and its JVM; has no effect on one that has ended already."""
         if self.jvm_is_alive():
             stopping = threading.Thread(target=_stop_quietly, args=(self.spark,), name="spark-stop", daemon=True)
             stopping.start()
@@ -134,7 +135,8 @@ class Session:
 
 
 def _scratch_root() -> Path | None:
-    """Returns a folder in memory if there is one: Spark writes two small files per batch, which are not read again."""
+    """Returns /dev/shm if it is writable, else None. Spark writes two small files per batch that are not read again, which is
+    faster in memory."""
     shared = Path("/dev/shm")  # noqa: S108 - a fresh folder with a random name is made in it
     return shared if os.access(shared, os.W_OK) else None
 
@@ -180,10 +182,10 @@ def _environment(home: Path, info: Path) -> dict[str, str]:
 
 
 def start_bound(command: Sequence[str], log: IO[bytes], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Starts `command`, an absolute path and its arguments, as a process that on Linux dies with this one at once. Its standard
-    input is a pipe, what it writes goes to `log`.
+    """Starts `command`, an absolute path and its arguments, as a process that on Linux dies at once with this process. The
+    process's standard input is a pipe; its output and errors are written to `log`.
 
-    It leaves Ctrl-C to this process, whose process group it shares. RunnerError if it cannot be started.
+    The process ignores Ctrl-C, although it is in this process's group. Raises RunnerError if it cannot be started.
     """
     whole = [sys.executable, "-I", "-S", "-c", _BECOME, str(os.getpid()), *command]
     started: queue.SimpleQueue[subprocess.Popen[bytes] | Exception] = queue.SimpleQueue()
@@ -206,7 +208,7 @@ def start_bound(command: Sequence[str], log: IO[bytes], environment: Mapping[str
 
 
 def log_tail(scratch: Path) -> str:
-    """Returns the end of what the JVM wrote to its standard error."""
+    """Returns the last `_LOG_TAIL_LENGTH` bytes of the JVM's output as text; "" without a log."""
     try:
         with (scratch / "jvm.log").open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_LENGTH))
@@ -225,7 +227,8 @@ def _await_gateway(jvm: subprocess.Popen[bytes], info: Path, scratch: Path) -> N
 
 
 def _connect(info: Path, conf: dict[str, str]) -> SparkSession:
-    """Attaches PySpark to a running JVM, through the same two variables that spark-submit uses."""
+    """Attaches PySpark to a running JVM and returns a session with the settings `conf`. `info`: the file in which the JVM wrote its
+    port and secret."""
     content = info.read_bytes()
     port, secret_length = (int.from_bytes(content[i : i + 4], "big") for i in (0, 4))
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
@@ -244,7 +247,7 @@ def _connect(info: Path, conf: dict[str, str]) -> SparkSession:
 
 @contextmanager
 def _own_interrupt_handler() -> Iterator[None]:
-    """Restores the caller's SIGINT handler, which SparkContext replaces by its own."""
+    """Restores the caller's SIGINT handler after the block, because SparkContext replaces it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -263,7 +266,7 @@ def _stop_quietly(spark: SparkSession) -> None:
 
 
 def _reset_gateway() -> None:
-    """Lets a later session of this process start a JVM of its own."""
+    """Resets PySpark's global variables, so that a later session of this process can use another JVM."""
     gateway = SparkContext._gateway
     if gateway is not None:
         with suppress(Exception):
@@ -276,7 +279,7 @@ def _reset_gateway() -> None:
 
 
 def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:
-    """Closes its standard input, which a JVM takes as the order to exit, and kills it if it does not."""
+    """Ends a process: closes its standard input, at which a JVM exits, and kills the process if it still runs after `timeout_s`."""
     if process.stdin is not None:
         with suppress(OSError):
             process.stdin.close()

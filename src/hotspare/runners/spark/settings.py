@@ -1,4 +1,4 @@
-"""The settings of the Spark session and its JVM, each with its reason.
+"""The settings of Spark sessions and their JVM, each with its reason.
 
 Figures are from docs/spark.md: milliseconds of one micro-batch at 1,000 events/s with the setting, and without it. Settings that
 depend on the master or on this machine are in partitioned/cluster.py.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 PYTHON_SETTING = "spark.pyspark.python"
 IVY = "ivy"
-"""The subfolder of the scratch folder into which Spark's resolver fetches files."""
+"""The subfolder of the scratch folder in which Spark's resolver stores fetched files."""
 
 MODULE_OPTIONS = (
     # The options of Spark's own launcher (org.apache.spark.launcher.JavaModuleOptions, 4.2.0).
@@ -66,7 +66,8 @@ def jvm_options(heap_mib: int, archive: Path | None, archive_to_write: Path | No
 
 
 def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> dict[str, str]:
-    """Returns the settings of the session. `scratch` is a folder that is deleted when the session ends."""
+    """Returns the settings of a session. `cores`: the number of task slots. `scratch`: a folder that is deleted when the session
+    ends. `bare_file_system`: the path of that jar; None without it."""
     conf = {
         "spark.master": f"local[{cores}]",
         "spark.app.name": "hotspare",
@@ -126,15 +127,15 @@ KAFKA_CONF = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
 }
-"""The differing settings when Spark's own Kafka source reads."""
+"""The settings that differ if Spark's own Kafka source reads."""
 
 TASK_FAILURES_MAX = 1_000_000
-"""Failures of one job: about one in half a minute, for a year."""
+"""Limit on the failures of one job: enough for one failure every half minute for a year."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkLimit:
-    """A setting of Spark for long-lived tasks. `reason` describes what its default would do to an application that never ends."""
+    """A setting of Spark for long-lived tasks. `reason`: the harm that the default would do to an application that never ends."""
 
     setting: str
     value: str
@@ -250,10 +251,10 @@ LIMITS: tuple[SparkLimit, ...] = (
         "the driver reads in its status store which executor runs a task, even if the user interface is off",
     ),
 )
-"""Settings without which Spark ends long-lived tasks: it counts failures, avoids executors, starts slow tasks twice and gives up.
-The tasks of an application run until it is stopped."""
+"""The settings for tasks that run until the application is stopped. By default Spark would end them: it counts failures, avoids
+executors, starts slow tasks twice and gives up."""
 
 
 def limits_conf() -> dict[str, str]:
-    """Returns LIMITS as settings of a session."""
+    """Returns LIMITS as a mapping from setting to value."""
     return {limit.setting: limit.value for limit in LIMITS}

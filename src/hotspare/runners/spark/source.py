@@ -1,6 +1,7 @@
-"""The bus as a Spark data source: after some empty micro-batches, each one is a long-lived micro-batch (span.py).
+"""The bus as a Spark data source. The first micro-batches are empty; each later one is a long-lived micro-batch (span.py).
 
-Spark's own position is the number of the micro-batch. The driver keeps the positions on the bus; only the engine's snapshot counts.
+Spark's own position is the number of the micro-batch. The driver holds the positions on the bus in memory; a restarted engine uses
+those of its snapshot.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ from hotspare.runners.spark.session import Session
 from hotspare.runners.spark.span import OnSpanBatch, SpanServer, follow
 
 GREETINGS = 25
-"""The number of empty first batches: until then a batch takes up to a second, afterwards its final time (docs/spark.md)."""
+"""The number of empty first micro-batches. They take up to a second each, later ones much less (docs/spark.md)."""
 EMPTY_RAW = pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA)
 _NUMBER = "number"
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """The configuration of the source's processes, as text in Spark's options. `span_address` is the socket of the driver's
-    SpanServer."""
+    """The configuration of the source, which Spark passes to its processes as text. `span_address`: the path of the socket of the
+    driver's SpanServer."""
 
     bus_url: str
     topics: tuple[SourceTopic, ...]
@@ -77,11 +78,12 @@ class SourceOptions:
 
 
 def bus_source(head: HeadLike) -> type[DataSource]:
-    """Returns the data source class to register with a session. `head` is unpickled once per worker process, not once per task."""
+    """Returns the data source class to register with a session. `head`: the head that workers run if the options require it; each
+    worker process unpickles it only once."""
     packed_head = cloudpickle.dumps(head)
 
     class BusSource(DataSource):  # type: ignore[misc, unused-ignore]
-        """Messages of inbound topics, which reach the driver over the SpanServer's socket, not as rows."""
+        """The data source of inbound messages. The messages reach the driver over the SpanServer's socket, not as rows."""
 
         @classmethod
         def name(cls) -> str:
@@ -97,10 +99,10 @@ def bus_source(head: HeadLike) -> type[DataSource]:
 
 
 class BusReading:
-    """Reads a bus for the `ordered` runner through BusSource."""
+    """Reads a bus for the `ordered` runner through the data source of `bus_source`."""
 
     greetings = GREETINGS
-    """The number of the query's first batches that are empty."""
+    """The number of empty first batches of the query."""
 
     def __init__(self, source: RunnerInput, on_span_batch: OnSpanBatch) -> None:
         self._source = source
@@ -108,18 +110,17 @@ class BusReading:
         self._spans: SpanServer | None = None
 
     def warm(self, session: Session, start: Positions) -> None:
-        """Opens the server of long-lived micro-batches, the first of which begins at `start`; the query itself does the
-        greetings."""
+        """Opens the SpanServer, whose first long-lived micro-batch begins at `start`. Runs no warm-up query: the query's first
+        batches are empty."""
         self._spans = SpanServer(session.scratch, start, self._on_span_batch, self._source.pace)
 
     def close(self, timeout_s: float) -> None:
-        """Ends long-lived micro-batches and delivers no more of their batches; waits at most `timeout_s` for a batch being
-        processed."""
+        """Ends the long-lived micro-batch and delivers no more batches; waits at most `timeout_s` for a batch being processed."""
         if self._spans is not None:
             self._spans.close(timeout_s)
 
     def frames(self, session: Session, start: Positions) -> DataFrame:
-        """Returns the streaming rows of the query. Raises RunnerError before `warm`."""
+        """Returns the streaming rows of the query. Ignores `start`, because `warm` has set it. Raises RunnerError before `warm`."""
         if self._spans is None:
             raise RunnerError("a bus cannot be read before its reading is warmed up")
         source = self._source
@@ -129,54 +130,55 @@ class BusReading:
         return session.spark.readStream.format("hotspare").option("input", options.to_text()).load()
 
     def batches(self, collected: pa.Table) -> list[pa.RecordBatch]:
-        """Returns nothing: a long-lived micro-batch hands its batches over while it runs."""
+        """Returns an empty list: a long-lived micro-batch delivers its batches to the SpanServer while it runs."""
         return []
 
     def prepare(self, bus: Bus, positions: Positions) -> None:
-        """Checks before Spark starts that the topics hold `positions`. Raises PositionLost."""
+        """Called before Spark starts. Raises PositionLost unless the topics hold `positions`."""
         check_positions(bus, self._source.topics, positions)
 
     def adjust_pace(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool:
-        """Returns False: long-lived micro-batches keep within the limits by themselves."""
+        """Returns False: the query need not restart, because long-lived micro-batches read within the limits by themselves."""
         return False
 
     def error_or_restart(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None:
-        """Returns the error of the query. Every failure ends the runner: a long-lived micro-batch itself waits for an unavailable
-        bus."""
+        """Returns the error of the query; never None, so every failure ends the runner. A long-lived micro-batch does not fail
+        while the bus is unavailable, but waits."""
         return unpack(failure)
 
 
 @functools.cache
 def _bus(url: str) -> Bus:
-    """Opens one connection per process; Spark uses a process again for the next task."""
+    """Returns the bus of a URL; opened once per process, because Spark reuses a process for later tasks."""
     bus: Bus = open_bus(url)
     return bus
 
 
 @functools.cache
 def head_of(packed: bytes) -> HeadLike:
-    """Unpickles a head once per process."""
+    """Unpickles a head; cached, so that a process does this once."""
     head: HeadLike = cloudpickle.loads(packed)
     return head
 
 
 @functools.cache
 def prepare_worker() -> None:
-    """Gives a worker of Spark the environment of every engine. Spark collects garbage after every task, which takes 20 ms for the
-    worker's modules; so they are excluded from collection."""
+    """Sets the process environment of an engine in a Spark worker, once. Excludes existing objects from garbage collection: Spark
+    collects after every task, which would take 20 ms for the worker's modules."""
     fix_environment()
     freeze_existing_objects()
 
 
 @dataclass(frozen=True)
 class Task(InputPartition):  # type: ignore[misc, unused-ignore]
-    """The only task of the micro-batch with this number."""
+    """The only task of micro-batch number `number`."""
 
     number: int
 
 
 class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
-    """Always has a next micro-batch, of one task: first greetings, then long-lived ones."""
+    """The stream reader of the source. There is always a next micro-batch, of one task: first GREETINGS empty ones, then long-lived
+    ones."""
 
     def __init__(self, options: SourceOptions, packed_head: bytes) -> None:
         self._options = options
@@ -204,4 +206,4 @@ class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
             raise WorkerFailure(error) from error
 
     def commit(self, end: Mapping[str, int]) -> None:
-        """Does nothing: positions are kept in snapshots."""
+        """Does nothing, because positions are stored in the engine's snapshots."""

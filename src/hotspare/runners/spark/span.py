@@ -1,18 +1,19 @@
-"""A long-lived micro-batch: one task of Spark that follows the bus for seconds and gives each batch to the driver at once.
+"""A long-lived micro-batch: one task of Spark that follows the bus for seconds and sends each batch to the driver at once.
 
-A micro-batch costs tens of milliseconds even if it holds little, and an event waits for one and a half of them (docs/spark.md). So
-one task runs for long. It reads, runs the head if the head runs in workers, and sends batches over a socket of the engine, which
-requests the next one. If many messages wait, the engine requests it before processing the current one: at most two batches are
-under way, and reading overlaps with the engine core. Otherwise it requests it at the engine's pace (`contract.ReadPace`).
+A micro-batch costs tens of milliseconds even if it has few messages, and an event waits for one and a half of them (docs/spark.md).
+So one task runs for many batches. The task reads, runs the head if the head runs in workers, and sends batches over a socket to the
+driver, which requests each batch. If many messages wait, the driver requests the next batch before it processes the current one: at
+most two batches are under way, and reading overlaps with the engine core. Otherwise the driver requests the next batch at the
+engine's pace (`contract.ReadPace`).
 
     task    driver
       <-- start --          the positions to read from
       <-- next ---
-      --- note -->          the positions behind the batch, whether more waits, and whether the micro-batch ends with it
+      --- note -->          the positions after the batch, whether more messages wait, and whether the micro-batch ends
       --- batch ->          an Arrow stream, empty if nothing arrived
 
-Either side ends the long-lived micro-batch by closing the socket. The task's end is the micro-batch's end. So the next one begins
-after it, at the positions that the driver names.
+Either side ends the long-lived micro-batch by closing the socket. The micro-batch ends with its task. Only then the next
+micro-batch begins, at the positions that the driver names.
 """
 
 from __future__ import annotations
@@ -40,21 +41,22 @@ from hotspare.runners.reading import (
 from hotspare.runners.spark.frames import packed, unpacked
 
 SPAN_S = 30.0
-"""The duration of a long-lived micro-batch. Between two of them events wait for about 0.1 s: less than one event in a hundred."""
+"""The duration of a long-lived micro-batch. Between two of them, reading pauses for about 0.1 s, which delays less than one event
+in a hundred."""
 _NEXT = b"next"
 _CLOSED_ERRORS = (EOFError, ConnectionError)
-"""The errors that show that the other side closed its end."""
+"""The errors that show that the other side closed the socket."""
 
 OnSpanBatch = Callable[[list[pa.RecordBatch]], bool]
-"""Receives the batches of one read, raw or decoded, in order of topic and partition; returns False to end the long-lived
+"""Callback with the batches of one read, raw or decoded, in order of topic and partition. Returns False to end the long-lived
 micro-batch."""
 
 
 class SpanServer:
-    """The driver's side: receives batches from one long-lived micro-batch at a time, in a thread of its own."""
+    """The driver's side: receives batches from one long-lived micro-batch at a time, in a separate thread."""
 
     def __init__(self, folder: Path, start: Positions, on_batch: OnSpanBatch, pace: ReadPace) -> None:
-        """The first long-lived micro-batch begins at `start`. The socket is made in `folder`, which no other user may read."""
+        """The first long-lived micro-batch begins at `start`. The socket is created in `folder`, which no other user may read."""
         self.address = str(folder / "span")
         self._positions = start
         self._on_batch = on_batch
@@ -90,7 +92,7 @@ class SpanServer:
         return b" ".join([_NEXT, *(b"%d.%d" % key for key in sorted(self._pace.only))])
 
     def close(self, timeout_s: float) -> None:
-        """Takes no more batches; waits at most `timeout_s` for one being processed. Harmless when it is closed."""
+        """Stops receiving batches; waits at most `timeout_s` for a batch being processed. Has no effect on a closed server."""
         if self._closed:
             return
         self._closed = True
@@ -110,9 +112,9 @@ def follow(
     shards: int = 1,
     span_s: float = SPAN_S,
 ) -> None:
-    """The task's side: reads until `span_s` have passed or the driver has closed the socket. Without `head` the batches stay raw.
-
-    While the bus is unavailable nothing is read. Raises PositionLost, TopicMissing.
+    """The task's side: reads batches on request and sends them to the driver at socket `address`, until `span_s` have passed or the
+    driver closes the socket. `head`: decodes the batches; None sends raw batches. While the bus is unavailable, batches are empty.
+    Raises PositionLost, TopicMissing.
     """
     over_s, is_last = time.monotonic() + span_s, False
     with suppress(*_CLOSED_ERRORS), Client(address, "AF_UNIX") as driver:
@@ -129,7 +131,7 @@ def follow(
 
 
 def _only(word: bytes) -> Only:
-    """Returns the partitions that a request for the next batch names."""
+    """Returns the partitions to which a request for the next batch restricts reading; empty without restriction."""
     named = (key.partition(b".") for key in word.removeprefix(_NEXT).split())
     return frozenset((int(topic), int(partition)) for topic, _, partition in named)
 

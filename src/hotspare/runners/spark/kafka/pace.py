@@ -1,13 +1,15 @@
-"""Decides how much of which partition the Kafka query may read next, so that a batch and the rows in the merge stay bounded.
+"""Decides how many messages of which partitions the Kafka query may read next, so that a batch and the rows in the merge stay
+bounded.
 
-Spark's Kafka source bounds a batch by the number of messages, and divides that number by how far each partition is behind. Both are
-fixed when a query starts. So the pace is decided here, from the batches, and a new pace means a new query.
+Spark's Kafka source limits a batch by the number of messages, and divides that number among the partitions in proportion to their
+backlogs. Both are fixed when a query starts. So the pace is decided here, from the batches, and a new pace means a new query.
 
-- A micro-batch costs about a tenth of a second even if it holds little, so if much waits it is `BATCHES_AT_ONCE` batches long.
+- A micro-batch costs about a tenth of a second even if it has few messages. So its limit is `BATCHES_AT_ONCE` times that of a
+  batch.
 - A micro-batch of `bytes_max` has as many messages as their mean size allows. The first guess uses messages on the topic.
-- The merge goes on when every partition has a later row; rows of a partition ahead of the one furthest behind wait in
-  memory. A partition that is `AHEAD_MAX` full micro-batches ahead is not read until the others have caught up. If the engine
-  holds too many such rows, it names the partition that they wait for, and no other is read.
+- The merge releases rows when every partition has a later row; rows of a partition ahead of the one furthest behind wait in memory.
+  A partition that is `AHEAD_MAX` full micro-batches ahead is not read until the others have caught up. If the engine holds too
+  many such rows, it names the partition for which they wait, and only that partition is read.
 """
 
 from __future__ import annotations
@@ -24,39 +26,40 @@ Key = tuple[int, int]
 
 BATCHES_AT_ONCE = 5
 AHEAD_MAX = 1
-"""The full micro-batches, bounded by messages and by bytes, that may wait in the merge for a partition that is behind."""
+"""The number of full micro-batches of a partition that may wait in the merge for a partition that is behind."""
 _FULL = 0.75
-"""A batch with this share of its limit counts as full, because Spark rounds the shares of the partitions down."""
+"""The share of its limit from which on a batch counts as full. It is below 1 because Spark rounds the partitions' shares down."""
 _CHANGE_MIN = 4.0
-"""A new query costs about half a second: the number of messages is changed only if it is this many times too small, ..."""
+"""The number of messages is raised only if it is at least this many times too small, because a new query costs about half a
+second."""
 _OVER_MAX = 2.0
-"""... or this many times too large."""
+"""The number of messages is reduced only if a batch has more than this multiple of the allowed bytes."""
 _SHRINK = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Reads at most `messages_max` messages a batch, none of the partitions `paused_partitions`."""
+    """A reading pace: at most `messages_max` messages per micro-batch, and none from `paused_partitions`."""
 
     messages_max: int
     paused_partitions: frozenset[Key] = frozenset()
 
     def positions(self, positions: Positions) -> Positions:
-        """Returns the positions of the partitions to read."""
+        """Returns `positions` without the paused partitions."""
         return {key: offset for key, offset in positions.items() if key not in self.paused_partitions}
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of one partition in a batch: the number of offsets, and the newest append time."""
+    """The part of one partition in a micro-batch: the number of offsets, and the newest append time."""
 
     messages: int
     newest_us: int
 
 
 def shares_of(batches: Iterable[pa.RecordBatch], positions: Positions) -> dict[Key, Share]:
-    """Returns each partition's part of the batches, raw or decoded, each of one partition, in order; `positions` are those before
-    the batch."""
+    """Returns each partition's share of a micro-batch. `batches`: raw or decoded batches in order, each of one partition.
+    `positions`: the next offsets before the micro-batch."""
     shares: dict[Key, Share] = {}
     for batch in batches:
         key = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
@@ -67,7 +70,8 @@ def shares_of(batches: Iterable[pa.RecordBatch], positions: Positions) -> dict[K
 
 
 class Pacer:
-    """Follows one runner's batches. `pace` is the current pace."""
+    """Adjusts the pace of one runner to its micro-batches. `pace`: the current pace. `mean_bytes`: the mean size of a message, from
+    a sample."""
 
     def __init__(self, limits: BatchLimits, mean_bytes: float) -> None:
         self._bytes_max = limits.bytes_max
@@ -77,8 +81,8 @@ class Pacer:
         self._ahead: dict[Key, int] = {}
 
     def adjust_to_batch(self, shares: Mapping[Key, Share], size_bytes: int, only: Key | None = None) -> bool:
-        """Takes a batch into account; returns whether a new query should go on at a new pace. `only`: the one partition to read, if
-        the engine names one."""
+        """Adjusts the pace to a micro-batch of `size_bytes`; returns whether the pace changed, so that a new query must continue.
+        `only`: the only partition to read, if the engine names one."""
         messages = sum(share.messages for share in shares.values())
         fill = messages / self.pace.messages_max
         held = (
@@ -108,7 +112,8 @@ class Pacer:
         return min(now, fitting) if too_large else fitting if too_small else now
 
     def _partitions_to_pause(self, shares: Mapping[Key, Share], fill: float) -> frozenset[Key]:
-        """Returns the partitions not to read. If a batch was not full, nothing waits on the topics, and no partition is behind."""
+        """Returns the partitions not to read next: those that are too far ahead. If the batch was not full, no messages wait on the
+        topics, so no partition is paused."""
         for key, share in shares.items():
             self._newest[key] = max(share.newest_us, self._newest.get(key, 0))
         if fill < _FULL or len(self._newest) < 2:

@@ -1,9 +1,10 @@
-"""The Kafka bus through Spark's own source: what Spark reads, how its rows become batches, and how its failures are interpreted.
+"""Reads a Kafka bus through Spark's own source: the options of the query, the conversion of rows to batches, and the interpretation
+of failures.
 
     kafka --rows--> [mapInArrow: head --frames-->] foreachBatch, toArrow --> raw batches, or decoded ones
 
-A query over a topic without messages has no batches, so it would not warm up. Another query with the same plan does that, and its
-rows are dropped. It reads the topic, too, together with a source in the JVM's memory that supplies rows.
+A query over a topic without messages has no batches, so it would not warm up. So a warm-up query with the same plan runs first. It
+reads the topic together with a source in the JVM's memory that supplies rows, and its rows are dropped.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from hotspare.runners.spark.settings import KAFKA_CONF
 from hotspare.runners.spark.source import GREETINGS, head_of, prepare_worker
 
 NOT_A_MESSAGE = -1
-"""Offset of a row that only keeps a query busy while it warms up."""
+"""The offset of a row that is not a message: it only supplies the warm-up query with batches."""
 
 _Bools = npt.NDArray[np.bool_]
 WARM_UP_TIMEOUT_S = 60.0
@@ -65,7 +66,7 @@ _LIBRDKAFKA_ONLY = (
     *("linger.ms", "compression.", "delivery.timeout.ms", "transaction.timeout.ms", "fetch.", "receive.message.max.bytes", "debug"),
     *("log.", "statistics.interval.ms", "broker.address.", "topic.metadata.", "api.version.", "enable.ssl."),
 )
-"""Options without effect on what is read."""
+"""Prefixes of librdkafka options that have no effect on the messages read, so they are not passed to Spark."""
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
@@ -74,10 +75,10 @@ _LOGIN_MODULES = {
 
 
 class KafkaReading:
-    """Reads a Kafka bus for the `ordered` runner."""
+    """Reads a Kafka bus through Spark's Kafka source, for the `ordered` runner."""
 
     greetings = 0
-    """The query has no empty batches: `warm` does their work."""
+    """The number of empty first batches of the query: none, because `warm` replaces them."""
 
     def __init__(self, source: RunnerInput, tasks_max: int) -> None:
         settings = parse_kafka_url(source.bus_url)
@@ -93,7 +94,8 @@ class KafkaReading:
         self._failures = 0
 
     def warm(self, session: Session, start: Positions) -> None:
-        """Runs the query until it is as fast as it will be; its rows are dropped. Raises RunnerError if it makes no progress."""
+        """Runs a warm-up query with the same plan for GREETINGS batches, and drops its rows. Raises RunnerError if the query does
+        not finish them in WARM_UP_TIMEOUT_S."""
         for name, value in KAFKA_CONF.items():
             session.spark.conf.set(name, value)
         busy = _BusySource(session)
@@ -124,14 +126,15 @@ class KafkaReading:
         return self._placed(self._columns(session, pace.positions(start), pace.messages_max))
 
     def batches(self, collected: pa.Table) -> list[pa.RecordBatch]:
-        """Returns the batches in a batch's rows, in order: raw ones if the head runs in the driver, else decoded ones."""
+        """Returns the batches of a micro-batch's rows, in order: raw batches if the head runs in the driver, else decoded
+        batches."""
         if self._source.head_place is HeadPlace.WORKERS:
             return unframe(collected)
         return batches_in_order([raw_batch(batch, self._formats) for batch in collected.to_batches()])
 
     def prepare(self, bus: Bus, positions: Positions) -> None:
-        """Checks before Spark starts that the topics hold `positions`, and samples the sizes of their messages. Raises
-        PositionLost."""
+        """Called before Spark starts. Raises PositionLost unless the topics hold `positions`. Samples messages for the first
+        pace."""
         check_positions(bus, self._source.topics, positions)
         sizes = []
         for (topic, number), offset in positions.items():
@@ -141,17 +144,18 @@ class KafkaReading:
         self._pacer = Pacer(self._source.limits, sum(sizes) / max(1, len(sizes)))
 
     def adjust_pace(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool:
-        """Records a micro-batch; returns whether the query has to end, so that the next one goes on at another pace."""
+        """Adjusts the pace to a micro-batch; returns whether the query must end, so that a new query continues at another pace."""
         self._is_repaced = self._pacer.adjust_to_batch(
             shares_of(batches, before), size_bytes, next(iter(self._source.pace.only), None)
         )
         return self._is_repaced
 
     def error_or_restart(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None:
-        """Returns the error that ends the runner, or None if the query has to be started again from `positions`.
+        """Called when the query has ended. Returns the error that ends the runner, or None if a new query must start from
+        `positions`.
 
-        While the brokers do not answer, the runner waits (`waits(seconds)` is False if it has to stop). It gives up a query that
-        fails repeatedly, although they answer, without any batch in between.
+        Waits while the brokers do not answer; `waits(seconds)` returns False if the runner must stop. Returns the error if queries
+        fail more than FAILURES_MAX times at the same positions although the brokers answer.
         """
         if self._is_repaced:
             self._is_repaced = False
@@ -192,14 +196,14 @@ class KafkaReading:
 
 
 def _index_of_topic(topics: Sequence[SourceTopic]) -> str:
-    """Returns an SQL expression for the index of a row's topic; names of topics have no quotes (bus/naming.py)."""
+    """Returns an SQL expression for the index of a row's topic. Topic names contain no quotes (bus/naming.py)."""
     if len(topics) == 1:
         return "0"
     return "CASE topic " + " ".join(f"WHEN '{topic.name}' THEN {i}" for i, topic in enumerate(topics)) + " END"
 
 
 def _decode(packed_head: bytes, formats: Sequence[MessageFormat], rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Turns raw rows of one task into frames of decoded rows, in a Python worker."""
+    """Runs in a Python worker: turns the raw rows of one task into frames of decoded rows."""
     prepare_worker()
     head = head_of(packed_head)
     for batch in rows:
@@ -228,7 +232,7 @@ def _await(query: StreamingQuery, over: threading.Event) -> None:
 
 
 class _BusySource:
-    """A streaming source in the JVM's memory: each `add` makes a batch with one row that is not a message."""
+    """A streaming source in the JVM's memory. Each `add` causes a micro-batch with one row that is not a message."""
 
     def __init__(self, session: Session) -> None:
         jvm = session.spark.sparkContext._jvm
@@ -242,17 +246,18 @@ class _BusySource:
         self._stream.addData(self._one)
 
     def rows(self, schema: StructType) -> DataFrame:
-        """Returns its rows in `schema`, with the offset that marks rows which are not messages."""
+        """Returns the source's rows in the columns of `schema`, with offset NOT_A_MESSAGE."""
         known = {"topic": "0", "partition": "0", "offset": f"{NOT_A_MESSAGE}", "time_us": "0"}
         columns = [f"CAST({known.get(f.name, 'NULL')} AS {f.dataType.simpleString()}) AS {f.name}" for f in schema.fields]
         return DataFrame(self._stream.toDF(), self._session.spark).selectExpr(*columns)
 
 
 def raw_batch(rows: pa.RecordBatch, formats: Sequence[MessageFormat]) -> pa.RecordBatch:
-    """Returns rows of Spark's Kafka source as a raw batch, by whole columns: no Python code runs per message.
+    """Converts rows of Spark's Kafka source to a raw batch, column by column, so that no Python code runs per message. Rows that
+    are not messages are dropped.
 
     `rows` have the columns topic (index), partition, offset, time_us, headers and value; the result is of RAW_SCHEMA.
-    `formats[i]`: how a message of topic i without a format header is written.
+    `formats[i]`: the format of messages of topic i without a format header.
     """
     offsets = rows.column("offset")
     if len(offsets) and pc.min(offsets).as_py() < 0:
@@ -269,7 +274,7 @@ def _exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _ticks_and_formats(rows: pa.RecordBatch, defaults: npt.NDArray[np.int8]) -> tuple[_Bools, npt.NDArray[np.int8]]:
-    """Returns which messages are ticks, and the format of each."""
+    """Returns whether each message is a tick, and the format of each message."""
     tick = np.zeros(rows.num_rows, np.bool_)
     format_ = defaults[rows.column("topic").to_numpy()]
     headers = rows.column("headers")
@@ -294,15 +299,15 @@ def _is(column: pa.Array, text: str | bytes) -> _Bools:
 
 
 def batches_in_order(batches: Sequence[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Returns raw batches, each of one partition, by (topic, partition, offset), whatever the order in which Spark's tasks gave
-    them."""
+    """Splits raw batches into batches of one partition and returns them ordered by (topic, partition, offset), because Spark's
+    tasks deliver batches in any order."""
     whole = [part for batch in batches for part in _of_one_partition(batch)]
     return sorted(whole, key=lambda b: tuple(b.column(name)[0].as_py() for name in ("topic", "partition", "offset")))
 
 
 def _of_one_partition(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields runs of rows of one partition. Offsets that do not rise begin a new run, so that sorting corrects them or the core
-    refuses them."""
+    """Yields the batch in runs of rows of one partition with rising offsets. Offsets that do not rise begin a new run: sorting the
+    runs corrects the order, or the core refuses it."""
     if not batch.num_rows:
         return
     topic, partition, offset = (batch.column(name).to_numpy() for name in ("topic", "partition", "offset"))
@@ -314,7 +319,7 @@ def _of_one_partition(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 def source_options(
     bootstrap: str, client: Mapping[str, str], topics: Sequence[SourceTopic], start: Positions, messages_max: int, per_task: int
 ) -> dict[str, str]:
-    """Returns the options of `spark.readStream.format("kafka")`: the partitions in `start`, from its offsets on.
+    """Returns the options of `spark.readStream.format("kafka")` for reading the partitions in `start` from their offsets on.
 
     A batch has at most `messages_max` messages, a task at most `per_task` of them.
     """
@@ -355,8 +360,8 @@ def _by_topic(topics: Sequence[SourceTopic], entries: Iterable[tuple[tuple[int, 
 
 
 def java_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options of a bus URL, which have librdkafka's names (bus/kafka/client.py), for the Java client, which has other
-    names for some. Raises UsageError, without the value, for an option without a counterpart."""
+    """Translates the options of a bus URL, which have librdkafka's names (bus/kafka/client.py), to the names of the Java client.
+    Raises UsageError, without the option's value, for an option that has no counterpart."""
     java: dict[str, str] = {}
     for name, value in options.items():
         if name in _SAME_NAME:

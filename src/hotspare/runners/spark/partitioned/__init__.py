@@ -1,3 +1,3 @@
-"""Jobs, cluster and executors of an application whose tasks are engines."""
+"""The cluster, jobs and executors of a Spark application whose tasks are engines."""
 
 __all__ = ["cluster", "jobs", "place"]

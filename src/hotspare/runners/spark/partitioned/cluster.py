@@ -1,11 +1,11 @@
-"""The Spark session of an application: which master, how many slots, and how code and Python reach the executors.
+"""The Spark session of an application: the master, the number of slots, and the shipment of Python and code to the executors.
 
     local[n]                 tasks are processes of this machine, below the driver's JVM
     local-cluster[n,c,MB]    n executors with c slots each, processes of this machine: used by tests
     spark://, yarn, k8s://   executors elsewhere: Python and hotspare are sent as archives (`Shipment`), unless
                              `--conf spark.pyspark.python=...` names a Python that has both
 
-On one machine the executors run this very Python and this very package.
+On one machine the executors run the Python and the hotspare package of this process.
 """
 
 from __future__ import annotations
@@ -43,30 +43,31 @@ _REMOTE_MASTER = re.compile(r"(?:spark|k8s)://.+|yarn")
 _STANDALONE_SERVER = re.compile(r"spark://(?P<host>[^:,/]+|\[[^\]]+\])(?::(?P<port>\d+))?.*")
 CORES_SETTING = "spark.cores.max"
 _SCALA_VERSION = "2.13"
-"""The Scala version of PySpark's jars; without it Spark looks for the folder that built them."""
+"""The Scala version of PySpark's jars. Without this setting Spark searches for a build folder."""
 SLOTS_TIMEOUT_S = 120.0
-"""The wait for a first slot: executors may have to be started on machines that have to be started."""
+"""The longest wait for a first slot: executors, and their machines, may have to be started."""
 SLOTS_QUIET_S = 20.0
-"""The wait for another slot after the first; slots that appear later get shards, too."""
+"""The wait for another slot after the first. Slots that appear later are used for shards, too."""
 _LOOK_S = 0.1
 _ENVIRONMENT, _PACKAGE = "hotspare-environment", "hotspare-package"
 EXECUTOR_PYTHON = f"./{_ENVIRONMENT}/bin/python"
 _EXTRAS = ("sql", "redis", "s3")
-"""Extras of hotspare: their installed packages are sent, too."""
+"""The extras of hotspare whose installed packages are sent to executors."""
 _PACKAGE_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _UNUSED_FILES = re.compile(
     r"^(?:pyspark/(?:jars|bin|sbin|examples|data|licenses|python/lib)/|lib/python[\d.]+/"
     r"(?:test|idlelib|tkinter|turtledemo|ensurepip|lib2to3|site-packages|dist-packages|config-[^/]*)/)|(?:^|/)(?:tests?/|__pycache__/)"
 )
-"""Files that no task reads: Spark's Java side, which executors have themselves, tests, compiled Python of other paths."""
+"""Matches files that no task reads: Spark's Java side, which executors already have, tests, and compiled Python files."""
 
 OnSlots = Callable[[int, int], None]
-"""(current slots, wanted slots)."""
+"""Callback with the number of current slots and of wanted slots."""
 
 
 @dataclass(frozen=True, slots=True)
 class Master:
-    """A master of Spark. `slots` is None if the cluster decides their number."""
+    """A master of Spark. `slots`: the number of tasks that can run at a time; None if the cluster decides. `executor_mib`: the
+    memory of an executor if the URL sets it."""
 
     url: str
     slots: int | None = None
@@ -74,11 +75,11 @@ class Master:
     is_local: bool = True
     """Whether all executors run on this machine."""
     has_executors: bool = True
-    """Whether there are executors in addition to the driver."""
+    """Whether the application has executor processes in addition to the driver."""
 
 
 def parse_master(url: str) -> Master:
-    """Returns the master of a URL. Raises UsageError if it is not a master of Spark."""
+    """Parses the URL of a Spark master. Raises UsageError for any other text."""
     if match := _LOCAL.fullmatch(url):
         slots = (os.cpu_count() or 1) if match["slots"] == "*" else int(match["slots"] or "1")
         # Without the second number the first failed task would end its job: the limit of settings.py does not count here.
@@ -95,8 +96,8 @@ def parse_master(url: str) -> Master:
 
 @dataclass(frozen=True, slots=True)
 class SparkClusterOptions:
-    """The options of a cluster. `given` are the user's settings of Spark, which take precedence. `tasks_wanted`: the slots to wait
-    for."""
+    """The options of a cluster. `name`: the application's name. `tasks_wanted`: the number of slots to wait for. `given`: the
+    user's settings of Spark, which take precedence."""
 
     master: Master
     name: str
@@ -105,7 +106,8 @@ class SparkClusterOptions:
 
 
 class SparkCluster:
-    """A session whose executors can run hotspare's tasks. `stop` ends it. Raises RunnerError if Spark cannot be started."""
+    """A Spark session whose executors can run hotspare's tasks, until `stop`. The constructor raises RunnerError if Spark cannot be
+    started."""
 
     def __init__(self, options: SparkClusterOptions) -> None:
         self._options = options
@@ -160,8 +162,8 @@ class SparkCluster:
         )
 
     def _own_spark_home(self) -> Path:
-        """Makes a folder with only Spark's jars: executors of this machine write next to them. They do not find its zipped Python
-        files, which their Python would compile again at each start."""
+        """Makes a Spark home for the executors of this machine and returns its path. It has only the jars, because executors write
+        into their Spark home, and would compile its zipped Python files again at each start."""
         home = self._place / "home"
         home.mkdir()
         (home / "jars").symlink_to(Path(pyspark.__file__).parent / "jars")
@@ -175,13 +177,13 @@ class SparkCluster:
             context.environment.update(self._shipment.variables)
 
     def slots(self) -> int:
-        """Returns how many tasks can run at a time now."""
+        """Returns the number of tasks that can currently run at a time."""
         scala = self.session.spark.sparkContext._jsc.sc()
         return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
 
     def await_slots(self, told: OnSlots = lambda slots, wanted: None) -> int:
-        """Returns the number of slots once there are as many as wanted, or no more appear. Calls `told` first and at each change.
-        Raises UsageError if there is none for SLOTS_TIMEOUT_S."""
+        """Waits until the wanted number of slots exists, or no more slots appear (`await_stable_slots`); returns their number.
+        Raises UsageError if no slot exists after SLOTS_TIMEOUT_S."""
         wanted = min(self._options.tasks_wanted, self._options.master.slots or self._options.tasks_wanted)
         slots = await_stable_slots(self.slots, wanted, told)
         if not slots:
@@ -203,8 +205,8 @@ def await_stable_slots(
     wait: Callable[[float], object] = time.sleep,
     clock_s: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Returns the number of slots once there are as many as wanted, or no more appeared for SLOTS_QUIET_S. It waits at most
-    SLOTS_TIMEOUT_S, in which a first one may appear."""
+    """Waits until `look` reports `wanted` slots, or no further slot appeared for SLOTS_QUIET_S, at most SLOTS_TIMEOUT_S; returns
+    the number of slots. Calls `told` at first and at each change, while slots are missing."""
     slots, end_s = look(), clock_s() + SLOTS_TIMEOUT_S
     while slots < wanted:
         told(slots, wanted)
@@ -218,8 +220,8 @@ def await_stable_slots(
 
 
 def _own_address(master: Master, given: Mapping[str, str]) -> str:
-    """Returns the address at which executors elsewhere reach this machine: the configured one, else the address by which the master
-    is reached."""
+    """Returns the address at which executors on other machines reach this machine: the configured one, else this machine's address
+    on the route to the master. Raises UsageError if the master's URL names no host."""
     if host := given.get("spark.driver.host"):
         return host
     match = _STANDALONE_SERVER.fullmatch(master.url)
@@ -232,12 +234,12 @@ def _own_address(master: Master, given: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Shipment:
-    """The files for executors on other machines: this Python, the packages that hotspare needs, and hotspare itself. `archives` is
-    in the form of spark.archives; `variables` are for the tasks' Python.
+    """The files for executors on other machines: this Python, the packages that hotspare needs, and hotspare itself. `archives`:
+    the value of spark.archives. `variables`: environment variables for the tasks' Python.
 
-    Spark copies two archives to every executor and unpacks them in its folder. The environment is made once for each set of
-    versions and kept. The package with its compiled kernels is small and made at every start. The machines need the same system and
-    architecture as this one; nothing of it has to be installed there.
+    Spark copies two archives to every executor and unpacks them in its folder. The environment archive is made once for each set of
+    versions and cached. The package archive, with compiled kernels, is small and made at every start. The machines need the same
+    system and architecture as this one, but no installation.
     """
 
     archives: str
@@ -245,9 +247,9 @@ class Shipment:
 
 
 def shipment(cache: Path, place: Path) -> Shipment:
-    """Makes the archives: the environment in `cache`, if it is missing there, and the package in `place`.
+    """Makes the archives and returns the shipment: the environment in `cache`, if it is missing there, and the package in `place`.
 
-    Raises RunnerError if they cannot be written.
+    Raises RunnerError if the archives cannot be written, or hotspare is not installed.
     """
     packages = _needed_distributions()
     versions = [sys.version, sys.executable, *(f"{each.name} {each.version}" for each in packages)]
@@ -265,7 +267,7 @@ def shipment(cache: Path, place: Path) -> Shipment:
 
 
 def _needed_distributions() -> list[Distribution]:
-    """Returns all packages that hotspare needs, and those that they need, by name; without hotspare itself. Raises RunnerError if
+    """Returns all installed packages that hotspare needs, directly or indirectly, in order of their names. Raises RunnerError if
     hotspare is not installed."""
     try:
         own = distribution("hotspare")
@@ -297,7 +299,8 @@ def _requirements(package: Distribution, extras: tuple[str, ...]) -> Iterator[st
 
 
 def _environment_files(packages: list[Distribution]) -> Iterator[tuple[Path, str]]:
-    """Yields (path, name in the archive)."""
+    """Yields the files of the environment archive as (path, name in the archive): the interpreter, the standard library, and
+    `packages`."""
     yield Path(sys._base_executable).resolve(), "bin/python"  # type: ignore[attr-defined]
     library = Path(sysconfig.get_path("stdlib", vars={"base": sys.base_prefix, "installed_base": sys.base_prefix}))
     for path in sorted(library.rglob("*")):
@@ -313,7 +316,8 @@ def _environment_files(packages: list[Distribution]) -> Iterator[tuple[Path, str
 
 
 def _package_files() -> Iterator[tuple[Path, str]]:
-    """Yields the package's files with the compiled kernels: an executor that had to compile them would take minutes."""
+    """Yields the files of the hotspare package and its compiled kernels as (path, name in the archive). Compiling kernels on an
+    executor would take minutes."""
     root = Path(hotspare.__file__).parent
     for path in sorted(root.rglob("*")):
         if path.suffix != ".pyc" and MACHINE_CODE not in path.parts:
@@ -323,7 +327,7 @@ def _package_files() -> Iterator[tuple[Path, str]]:
 
 
 def _write_archive(target: Path, files: Iterator[tuple[Path, str]]) -> None:
-    """Writes the archive atomically."""
+    """Writes the archive `target` atomically. `files`: (path, name in the archive); unused files are skipped."""
     handle, fresh = tempfile.mkstemp(dir=target.parent, suffix=".tar.gz")
     os.close(handle)
     try:

@@ -1,7 +1,7 @@
-"""Long-lived tasks as Spark jobs: one job of one task each, so that one can be abandoned and started again without the others.
+"""Runs long-lived tasks as Spark jobs of one task each, so that a task can be abandoned and started again without the others.
 
-A job's thread waits for its end. It reports the task's result, or why there is none: the job was cancelled, Spark gave it up, or
-the session ended.
+A job's thread waits for its end. The thread reports the task's result, or the reason for a missing result: the job was cancelled,
+Spark gave it up, or the session ended.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _REPORT_WAIT_S = 2.0
 _LOOK_S = 0.05
 _RUNNING = "RUNNING"
 _FAILED = ("FAILED", "KILLED")
-"""The states, in Spark's store, of an attempt that is followed by another one."""
+"""The states, in Spark's status store, of a failed attempt, after which Spark starts another attempt."""
 _ATTEMPTS_MAX = 10_000
-"""Attempts of a job's task: more than the store keeps (see the settings of sessions)."""
+"""Limit on the attempts requested from Spark's status store: more than the store retains."""
 
 
 TaskFunction = Callable[[TaskPlace], Any]
-"""The function that a task runs. It is pickled, and so is its result."""
+"""The function that a task runs. The function and its result are pickled."""
 OnJobEnd = Callable[[object, RunnerError | None], None]
-"""(the task's result, None) or (None, why there is none)."""
+"""Callback for the end of a job: called with (result of the task, None) or (None, error)."""
 
 
 class TaskJobs:
@@ -41,7 +41,8 @@ class TaskJobs:
         self._context = cluster.session.spark.sparkContext
 
     def start(self, name: str, description: str, work: TaskFunction, on_end: OnJobEnd) -> None:
-        """Starts a job; `description` is shown in Spark's user interface. `on_end` is called from the job's thread."""
+        """Starts a job that runs `work` in a task. `description` is shown in Spark's user interface. `on_end` is called from the
+        job's thread."""
         InheritableThread(target=self._run, args=(name, description, work, on_end), name=name, daemon=True).start()
 
     def _run(self, name: str, description: str, work: TaskFunction, on_end: OnJobEnd) -> None:
@@ -54,17 +55,17 @@ class TaskJobs:
         on_end(returned, None)
 
     def cancel(self, name: str) -> None:
-        """Cancels a job, best effort: its task's process is killed."""
+        """Cancels the job `name`, best effort. Spark kills the process of its task."""
         with suppress(Exception):
             self._context.cancelJobGroup(name)
 
     def end_executor(self, executor: str) -> None:
-        """Ends an executor, best effort, and has another one started in its place."""
+        """Makes Spark kill an executor and start another in its place, best effort."""
         with suppress(Exception):
             self._context._jsc.sc().killAndReplaceExecutor(executor)
 
     def running(self, name: str) -> RunningAttempt | None:
-        """Returns the attempt of a job that has a slot now; None if none has, or if that is unknown."""
+        """Returns the running attempt of the job `name`; None if no attempt runs, or Spark does not answer."""
         with suppress(Exception):
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(name)]
@@ -75,15 +76,15 @@ class TaskJobs:
         return None
 
     def is_over(self, place: TaskPlace) -> bool:
-        """Whether Spark knows that this attempt has ended, and so starts the next one of its job by itself; False if that is
-        unknown."""
+        """Whether Spark has recorded that this attempt failed, so that it starts the next attempt by itself. False if Spark does
+        not answer."""
         with suppress(Exception):
             task = self._task(place)
             return task is not None and task.status() in _FAILED
         return False
 
     def executor_of(self, place: TaskPlace) -> str:
-        """Returns the id of the executor that runs a task, "" if it is unknown. Spark may take a moment to know it."""
+        """Returns the id of the executor that runs an attempt; "" if Spark has not recorded it within `_REPORT_WAIT_S`."""
         deadline_s = time.monotonic() + _REPORT_WAIT_S
         while not (found := self._executor_of(place)) and time.monotonic() < deadline_s:
             time.sleep(_LOOK_S)
@@ -96,17 +97,17 @@ class TaskJobs:
         return ""
 
     def _task(self, place: TaskPlace) -> Any:
-        """Returns the record of an attempt in Spark's store; None if it is missing."""
+        """Returns the record of an attempt in Spark's status store; None if it is missing."""
         return next((task for task in self._tasks(place.stage) if task.taskId() == place.id), None)
 
     def _tasks(self, stage: int) -> Iterator[Any]:
-        """Returns the records of a stage's attempts in Spark's store, the newest first."""
+        """Returns the records of a stage's attempts in Spark's status store, the newest first."""
         tasks = self._context._jsc.sc().statusStore().taskList(stage, 0, _ATTEMPTS_MAX)
         return (tasks.apply(index) for index in reversed(range(tasks.size())))
 
 
 def _worked(work: TaskFunction, _: Iterable[object]) -> Iterator[Any]:
-    """Calls `work`, in the task."""
+    """Runs in the task: calls `work` with the task's place, and yields the result."""
     context = TaskContext.get()
     if context is None:
         raise RunnerError("this process is not a task of Spark")

@@ -1,4 +1,4 @@
-"""Identifies an attempt of a task of Spark. A module of its own, so that naming one does not load Spark."""
+"""Identifies an attempt of a Spark task. A separate module, so that importing it does not load Spark."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TaskPlace:
-    """An attempt of a task: `attempt` counts within its job, `stage` and `id` are Spark's own."""
+    """An attempt of a task. `attempt`: its number within the job; `stage`, `id`: Spark's stage id and task attempt id."""
 
     attempt: int
     stage: int
@@ -16,7 +16,8 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """An attempt that has a slot. `runs_ms` since Spark gave it the slot, by the clock of the driver's machine."""
+    """A running attempt. `executor`: the id of its executor. `runs_ms`: the time since Spark launched it, by the clock of the
+    driver's machine."""
 
     executor: str
     runs_ms: int
