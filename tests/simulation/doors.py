@@ -253,7 +253,7 @@ class UnreachableStore:
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        if name in ("put", "confirm", "discard", "keep"):
+        if name in ("write_candidate", "confirm", "discard", "prune_snapshots"):
             return self._refused
         return getattr(self._inner, name)
 
