@@ -166,7 +166,7 @@ def test_a_gap_and_a_repetition_are_reported(tmp_path: Path) -> None:
     publish(bus, [[(I, N, 2, 1.0)]], first_sequence=4)
     publish(bus, [[(I, N, 2, 1.0)]], first_sequence=4)
     seen: list[SequenceBreak] = []
-    done = subscribe(bus, tmp_path / "out.csv", broken=seen.append)
+    done = subscribe(bus, tmp_path / "out.csv", on_sequence_break=seen.append)
     assert seen == [SequenceBreak(1, 4), SequenceBreak(4, 4)]
     assert done.breaks == 2
 
@@ -182,7 +182,7 @@ def test_a_stream_without_its_beginning_is_reported(tmp_path: Path) -> None:
     bus = new_bus(ROWS)
     bus.trim(Partition(TOPIC), 1)
     seen: list[int] = []
-    done = subscribe(bus, tmp_path / "out.csv", incomplete=seen.append)
+    done = subscribe(bus, tmp_path / "out.csv", on_incomplete=seen.append)
     assert seen == [2]
     assert (done.breaks, done.first_sequence) == (0, 2)
 

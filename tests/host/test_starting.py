@@ -76,7 +76,8 @@ class Counted:
     """A coordination client that counts the requests for members."""
 
     def __init__(self, coordination: Any) -> None:
-        self.looks, self.refresh_member, self.remove_member, self._members = 0, coordination.refresh_member, coordination.remove_member, coordination.members
+        self.looks, self._members = 0, coordination.members
+        self.refresh_member, self.remove_member = coordination.refresh_member, coordination.remove_member
 
     def members(self, group: str) -> Any:
         self.looks += 1

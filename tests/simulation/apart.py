@@ -47,7 +47,7 @@ class Apart(Both):
         version = ProjectVersion(
             identity.hash, SEMANTICS, identity.document, self.known.cut_overs + 1, StateSource.ORIGIN, frozenset({CHANGED})
         )
-        fates = {"begins": frozenset({CHANGED}), "ends": frozenset({KEPT})}
+        fates = {"added_streams": frozenset({CHANGED}), "removed_streams": frozenset({KEPT})}
         self.decide(CutOverKind.OFFER, replace(version, changed_streams=frozenset(STREAMS.values()), **fates))
         self.allowed = (OLD, NEW)
 

@@ -164,10 +164,12 @@ BUS = _kinds(
     PROGRESS=("progress",),
 )
 COORDINATION = _kinds(
-    COORDINATION=(*("join", "leave", "members", "switchover_asked", "withdraw_switchover", "fact", "set_fact_once"),),
+    COORDINATION=(
+        *("refresh_member", "remove_member", "members", "requested_successor", "withdraw_switchover", "fact", "set_fact_once"),
+    ),
     ROLE=("leader", "campaign", "renew", "release"),
 )
-STORE = _kinds(STORE=("identity", "list", "discard", "get"), STORE_WRITE=("put", "confirm", "keep"))
+STORE = _kinds(STORE=("identity", "list", "discard", "get"), STORE_WRITE=("write_candidate", "confirm", "prune_snapshots"))
 
 
 class TimedBus(Timed):

@@ -168,7 +168,7 @@ def run(text: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_writing_to_what_left_ends_the_process_and_nothing_is_wrong(tmp_path: Path) -> None:
-    done = run("space = filled(folder); space.send(0, ENTRIES); space.array[0] = 1; print('went on')", tmp_path)
+    done = run("space = filled(folder); space.evict_range(0, ENTRIES); space.array[0] = 1; print('went on')", tmp_path)
     assert (done.returncode, done.stdout) == (-11, "")
 
 
@@ -177,10 +177,10 @@ def test_a_full_disk_is_an_error_and_all_is_as_it_was(tmp_path: Path) -> None:
     text = """
 import resource
 space = filled(folder)
-space.send(0, 8 * ENTRIES)
+space.evict_range(0, 8 * ENTRIES)
 resource.setrlimit(resource.RLIMIT_FSIZE, (8 * PAGE, 8 * PAGE))
 try:
-    space.send(8 * ENTRIES, 16 * ENTRIES)
+    space.evict_range(8 * ENTRIES, 16 * ENTRIES)
 except PageFileError as error:
     print(error)
 assert space.array.tolist() == list(range(PAGES * ENTRIES))
