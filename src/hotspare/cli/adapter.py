@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def command(
     settings: Annotated[
-        str, typer.Option("-C", metavar="NAME=VALUE,...", help="Settings in the form of the file adapters of SAS ESP.")
+        str, typer.Option("-C", metavar="NAME=VALUE,...", help="Set options in the form of the file adapters of SAS ESP.")
     ],
     *,
     bus: BusOption = "",

@@ -20,18 +20,21 @@ if TYPE_CHECKING:
 
 
 class _Shown(Enum):
-    """How much of an assessment is printed."""
+    """The part of an assessment that is printed: without notes (VERDICTS), or complete."""
 
     VERDICTS = "verdicts"
     ALL = "all"
 
 
 def command(
-    place: Annotated[Path, typer.Argument(help="Folder with XML projects, at any depth, or one file.", parser=absolute_path)],
+    place: Annotated[
+        Path, typer.Argument(help="Assess the XML projects in this folder, at any depth, or in this file.", parser=absolute_path)
+    ],
     *,
-    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object to standard output.")] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Also show what has no effect, and files without a project.")
+        bool,
+        typer.Option("--verbose", "-v", help="Also show parts without effect, and files without a project; by default neither."),
     ] = False,
 ) -> None:
     """Report which projects run as they are, which need changes, and which never run here.
@@ -60,7 +63,7 @@ def command(
 
 
 def _print(found: Sequence[Assessment], place: Path, shown: _Shown) -> None:
-    """Prints each project with its verdict, each kind of error once, and the sum."""
+    """Prints a table of the projects with their verdicts, each kind of error once, and the counts of verdicts."""
     from hotspare.base.errors import RemedyKind
     from hotspare.cli.shared.display import print_table
     from hotspare.operate.assessing import PROJECT_VERDICTS, Verdict, findings

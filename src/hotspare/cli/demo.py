@@ -1,4 +1,4 @@
-"""`hotspare demo`: kills a working group of engines on this machine in every way, and checks its output."""
+"""`hotspare demo`: kills and freezes processes of a working group of engines on this machine, and checks its output."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ class _Bus(StrEnum):
     kafka = "kafka"
 
 
-_PROJECT_HELP = "memory sums readings in a chain of windows; windows has aggregate, join, pattern, Python and Lua windows."
-_CLUSTER_HELP = "Two Spark applications host a project in four shards; executors, Python workers and drivers are killed and frozen."
-_BUS_HELP = "sqlite needs no server; kafka starts three brokers and a ZooKeeper, and stops one broker."
+_PROJECT_HELP = "Run one of two projects: memory sums readings; windows has aggregate, join, pattern, Python and Lua windows."
+_CLUSTER_HELP = "Run two Spark applications that host four shards, and kill and freeze their executors, workers and drivers."
+_BUS_HELP = "Use this kind of bus: sqlite needs no server; kafka starts three brokers and a ZooKeeper, and stops one broker."
 
 
 def command(
-    events: Annotated[int, typer.Option(min=100, help="Readings to publish.")] = 20_000,
-    rate: Annotated[float, typer.Option(min=1, help="Readings per second.")] = 500.0,
+    events: Annotated[int, typer.Option(min=100, help="Publish this many readings.")] = 20_000,
+    rate: Annotated[float, typer.Option(min=1, help="Publish this many readings per second.")] = 500.0,
     kills: Annotated[
-        int, typer.Option(min=0, help="Number of times that the active engine is killed, loses its JVM, or is frozen.")
+        int, typer.Option(min=0, help="Kill or freeze the active engine, or kill its JVM, this many times in all.")
     ] = 4,
-    spares: Annotated[int, typer.Option(min=1, help="Hot spares in addition to the active engine.")] = 1,
+    spares: Annotated[int, typer.Option(min=1, help="Start this many hot spares in addition to the active engine.")] = 1,
     bus: Annotated[_Bus, typer.Option(help=_BUS_HELP)] = _Bus.sqlite,
     project: Annotated[DemoProject, typer.Option(help=_PROJECT_HELP)] = DemoProject.MEMORY,
     cluster: Annotated[bool, typer.Option("--cluster", help=_CLUSTER_HELP)] = False,  # noqa: FBT002
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the folder with the bus, the logs and the results.")] = False,  # noqa: FBT002
+    keep: Annotated[bool, typer.Option("--keep", help="Keep all results; by default only after failure.")] = False,  # noqa: FBT002
 ) -> None:
     """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
     from hotspare.demo.availability import availability_sentence

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Server(StrEnum):
-    """The kinds of server that `hotspare dev` starts; the values are those of `DevKind`."""
+    """The kinds of server that `hotspare dev` starts, with the values of `DevKind`, which is slow to import."""
 
     KAFKA = "kafka"
     ZOOKEEPER = "zookeeper"
@@ -31,12 +31,12 @@ BROKERS = (1, 3)
 
 
 def command(
-    server: Annotated[Server, typer.Argument(help="Servers to start, end or show.")],
-    action: Annotated[Action, typer.Argument(help="Start them, end them, or show which run.")],
+    server: Annotated[Server, typer.Argument(help="Start, end or show servers of this kind.")],
+    action: Annotated[Action, typer.Argument(help="Start the servers, end them, or show which run.")],
     *,
-    brokers: Annotated[int | None, typer.Option(help="How many Kafka brokers `up` starts: 1, the default, or 3.")] = None,
+    brokers: Annotated[int | None, typer.Option(help="Start this many Kafka brokers with `up`: 1 (the default) or 3.")] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Where records and data are kept: $XDG_STATE_HOME/hotspare/dev.", **PATH)
+        Path | None, typer.Option(help="Store records and data in this folder; by default in $XDG_STATE_HOME/hotspare/dev.", **PATH)
     ] = None,
 ) -> None:
     """Run a real Kafka or ZooKeeper on this machine, for development.

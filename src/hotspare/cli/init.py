@@ -19,13 +19,26 @@ _ROWS_MAX = 1_000_000
 
 
 def command(
-    file: Annotated[Path, typer.Argument(help="CSV file in UTF-8, also .gz or .zst.", parser=absolute_path)],
+    file: Annotated[
+        Path, typer.Argument(help="Read this CSV file in UTF-8, which may be compressed as .gz or .zst.", parser=absolute_path)
+    ],
     *,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Project file; by default NAME.yaml here.", **PATH)] = None,
-    delimiter: Annotated[str, typer.Option(help="Separator of columns; by default it is guessed.")] = "",
-    header: Annotated[int | None, typer.Option(min=0, max=1, help="Title lines, 0 or 1; by default it is guessed.")] = None,
-    rows: Annotated[int, typer.Option(min=1, max=_ROWS_MAX, help="Rows to read and to guess the types from.")] = 100_000,
-    force: Annotated[bool, typer.Option("--force", help="Replace the project file if it exists.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write the project to this file; by default to NAME.yaml in the current folder.", **PATH
+        ),
+    ] = None,
+    delimiter: Annotated[str, typer.Option(help="Separate columns at this character; by default it is guessed.")] = "",
+    header: Annotated[
+        int | None, typer.Option(min=0, max=1, help="Expect this many title lines, 0 or 1; by default the number is guessed.")
+    ] = None,
+    rows: Annotated[
+        int, typer.Option(min=1, max=_ROWS_MAX, help="Read at most this many rows, and guess the types from them.")
+    ] = 100_000,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the project file if it exists; by default that is an error.")
+    ] = False,
 ) -> None:
     """Write a project for a CSV file: types from its rows, a first window to edit, and the commands to run next.
 
@@ -49,7 +62,7 @@ def command(
 
 
 def _write(target: Path, text: str, mode: str) -> None:
-    """Writes the project. UsageError if the file exists and `mode` is "x", or if it cannot be written."""
+    """Writes the project. Raises UsageError if the file exists and `mode` is "x", or if it cannot be written."""
     try:
         with target.open(mode, encoding="utf-8") as file:
             file.write(text)
@@ -60,7 +73,7 @@ def _write(target: Path, text: str, mode: str) -> None:
 
 
 def _show(table: GuessedTable, names: InitialNames) -> None:
-    """Prints the guess for each column, with the reason."""
+    """Prints the guessed type of each column with the reason, renamed columns, and a warning about uneven rows."""
     from hotspare.adapters.guess.sample import Extent
     from hotspare.cli.shared.display import print_table
 

@@ -1,7 +1,6 @@
 """The `hotspare` command: one file per command, errors as text, stable exit statuses for scripts.
-
-Exit status 0: done; 1: it failed; 2: an invalid command line, setting or project. Neither this module nor the top of a command's
-file imports anything heavy, so that `--help` is quick.
+Exit status 0: success; 1: failure; 2: an invalid command line, setting or project. This module and the tops of the commands'
+files import only light modules, so that `--help` is quick.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Operate": ("status", "switchover", "quality", "persist", "restore", "upgrade", "state", "reset"),
     "Develop": ("init", "validate", "assess", "replay", "trace", "demo", "dev"),
 }
-"""Headings of the help, and the commands below each."""
+"""The headings of the help, each with its commands."""
 COMMANDS: tuple[str, ...] = tuple(name for names in GROUPS.values() for name in names)
-"""Command names in the order of the help. Each is the function `command` of the module `hotspare.cli.<name>`, or several `commands`
-by name."""
+"""The names of the commands in the order of the help. The module `hotspare.cli.<name>` has a function `command`, or a mapping
+`commands` from subcommands to functions."""
 
 _SENTENCE_LENGTH_MAX = 1_000
 _PACKAGE = Path(__file__).parents[1]
@@ -43,8 +42,8 @@ EXIT_INTERRUPTED = 130
 
 
 class _Grouped(TyperGroup):
-    """The command's help: commands by purpose, each with its whole first sentence, however narrow the terminal. Context and
-    formatter belong to the click that typer bundles, which has no public name."""
+    """Formats the help of `hotspare`: commands by heading, each with its complete first sentence, even on a narrow terminal. The
+    types of context and formatter are from the click that typer bundles, which is not public."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         for heading, names in GROUPS.items():
@@ -54,8 +53,8 @@ class _Grouped(TyperGroup):
 
 
 class _Sections(TyperCommand):
-    """A command that refuses its hidden options on the command line: only the settings file may give them. The help lists the other
-    options by their panels, those without one first. Typer itself leaves panels to rich."""
+    """A command whose hidden options only the settings file may set; on the command line they raise UsageError. The help lists all
+    other options by panel, those without a panel first, because typer supports panels only with rich."""
 
     def invoke(self, ctx: Any) -> Any:
         for name, param in self._hidden(ctx).items():
@@ -89,7 +88,7 @@ class _Sections(TyperCommand):
 
 
 def build_app(names: Sequence[str] = COMMANDS) -> typer.Typer:
-    """Returns the command with these of `COMMANDS`."""
+    """Returns the typer application with the commands `names`, some or all of `COMMANDS`."""
     application = typer.Typer(
         name="hotspare",
         cls=_Grouped,
@@ -119,7 +118,7 @@ def build_app(names: Sequence[str] = COMMANDS) -> typer.Typer:
 
 
 def _several(commands: Mapping[str, Callable[..., None]]) -> typer.Typer:
-    """Returns a command that has subcommands."""
+    """Returns a typer application with these subcommands."""
     found = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
     for name, function in commands.items():
         found.command(name, cls=_Sections)(function)
@@ -152,7 +151,7 @@ def main() -> None:
 
 
 def _unexpected(error: Exception) -> str:
-    """Returns the error, its place in hotspare, the activity (the error's notes), and its causes."""
+    """Returns a text of several lines: the error, its notes, its place in hotspare's code, its causes, and a hint."""
     lines = [f"unexpected {type(error).__name__}: {error}", *(f"  {note}" for note in getattr(error, "__notes__", ()))]
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).is_relative_to(_PACKAGE)]
     if frames:

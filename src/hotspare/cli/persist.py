@@ -12,24 +12,28 @@ from hotspare.cli.shared.places import PATH_OR_URL, BusOption, CoordinationOptio
 
 def command(
     group: Annotated[
-        str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT: all groups of a project in shards.")
+        str, typer.Argument(help="Name the group as `hotspare status` shows it; PREFIX.PROJECT names all shards of a project.")
     ],
     *,
     to: Annotated[
         str,
-        typer.Option(help="Folder that other hosts reach, or a store's URL; by default the group's store.", **PATH_OR_URL),
+        typer.Option(
+            help="Write to this folder, which other hosts reach, or to this store; by default to the group's store.", **PATH_OR_URL
+        ),
     ] = "",
     keep: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="With --to: number of the group's snapshots to keep there; by default all."),
+        typer.Option(min=1, metavar="N", help="With --to: keep only this many of the group's snapshots there; by default all."),
     ] = None,
     by: Annotated[
-        str, typer.Option(metavar="ENGINE", help="Engine that writes the snapshot; by default a spare, if there is one.")
+        str, typer.Option(metavar="ENGINE", help="Let this engine write the snapshot; by default a spare, if there is one.")
     ] = "",
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
-    timeout_s: Annotated[float, typer.Option(help="Seconds to wait until the snapshot is written and confirmed.")] = 300.0,
+    timeout_s: Annotated[
+        float, typer.Option(help="Wait at most this many seconds until the snapshot is written and confirmed.")
+    ] = 300.0,
 ) -> None:
     """Write a snapshot while the group runs: a spare writes it, and the active engine goes on.
 

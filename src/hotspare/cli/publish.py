@@ -54,40 +54,54 @@ if TYPE_CHECKING:
 
 _PartitionOption = Annotated[
     int | None,
-    typer.Option(min=0, help="Partition of the topic for all rows; by default each row goes to the partition of its key."),
+    typer.Option(min=0, help="Publish all rows to this partition of the topic; by default a field of each row determines it."),
 ]
 
 
 _FormatOption = Annotated[
     LineFormat,
     typer.Option(
-        "--format", help="Format of the file, of the lines of a socket, or of the messages of --topic; avro only with --topic."
+        "--format", help="Read the file, the lines of a socket or the messages of --topic in this format; avro only with --topic."
     ),
 ]
 _FileArgument = Annotated[
     str,
     typer.Argument(
-        help="File with rows opcode,flag,field,... (see --format); or tcp://:PORT to listen for lines.", parser=absolute_path_or_url
+        help="Publish this file of rows opcode,flag,field,... (see --format); or listen for lines at tcp://:PORT.",
+        parser=absolute_path_or_url,
     ),
 ]
-_TopicOption = Annotated[str, typer.Option(help="External topic to read; FILE is the URL of the bus where it is.")]
-_TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to read; by default all.")]
-_StartOption = Annotated[str, typer.Option(help="Where to begin with --topic at the first start: smallest, largest or an offset.")]
+_TopicOption = Annotated[str, typer.Option(help="Publish this external topic; FILE is then the URL of its bus.")]
+_TopicPartitionOption = Annotated[
+    int | None, typer.Option(min=0, help="Read only this partition of --topic; by default all partitions.")
+]
+_StartOption = Annotated[str, typer.Option(help="Begin here in --topic at the first start: smallest, largest or an offset.")]
 _AvroOption = Annotated[
-    Path | None, typer.Option(help="File with the Avro schema, if messages of --topic are single Avro datums.", **PATH)
+    Path | None,
+    typer.Option(
+        help="Decode messages of --topic as single Avro datums with the schema in this file; by default as container files.", **PATH
+    ),
 ]
 _SchemasOption = Annotated[
     str,
     typer.Option(
-        help="Registry (http://...), or folder of files NUMBER.avsc, with the schemas of Avro messages of --topic.", **PATH_OR_URL
+        help="Read the schemas of Avro messages of --topic from this registry (http://...) or folder of NUMBER.avsc.", **PATH_OR_URL
     ),
 ]
-_ValueOption = Annotated[str, typer.Option(help="Field of which each message of --topic is the value; other fields are null.")]
+_ValueOption = Annotated[
+    str,
+    typer.Option(
+        help="Use each message of --topic as the value of this field, others being null; by default a message is an event."
+    ),
+]
 
 
 _SkipLostOption = Annotated[
     bool,
-    typer.Option("--skip-lost", help="Continue after messages that --topic no longer holds; bad events name their offsets."),
+    typer.Option(
+        "--skip-lost",
+        help="Skip messages that --topic no longer holds, with bad events that name them; by default that is an error.",
+    ),
 ]
 
 
@@ -100,25 +114,25 @@ def command(
     file: _FileArgument,
     *,
     bus: BusOption = "",
-    window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
+    window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Publish to this source window.")],
     prefix: PrefixOption = PREFIX,
     project: SchemaFileOption = None,
     set_: SetOption = None,
     plain: PlainOption = False,
-    header: Annotated[int, typer.Option(min=0, help="Rows to leave out at the beginning.")] = 0,
-    growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end of the file, until Ctrl-C.")] = False,
-    rate: Annotated[float, typer.Option(min=0, help="Events per second; 0 is as fast as possible.")] = 0.0,
-    maxevents: Annotated[int, typer.Option(min=0, help="Events to publish in all, over restarts; 0 is no limit.")] = 0,
-    repeatcount: Annotated[int, typer.Option(min=0, help="How many times to publish the file again after the first time.")] = 0,
-    blocksize: Annotated[int, typer.Option(min=0, help="Rows per message; 0 chooses: as many as are due, up to 256.")] = 0,
-    addcsvopcode: Annotated[bool, typer.Option("--addcsvopcode", help="The rows have no opcode: all are inserts.")] = False,
-    addcsvflags: Annotated[_Flags | None, typer.Option(help="The rows have no flags: all have this one.")] = None,
+    header: Annotated[int, typer.Option(min=0, help="Skip this many rows at the beginning.")] = 0,
+    growing: Annotated[bool, typer.Option("--growing", help="Wait for more rows at the end; by default stop there.")] = False,
+    rate: Annotated[float, typer.Option(min=0, help="Publish this many events per second; 0: as fast as possible.")] = 0.0,
+    maxevents: Annotated[int, typer.Option(min=0, help="Publish at most this many events, over restarts; 0: no limit.")] = 0,
+    repeatcount: Annotated[int, typer.Option(min=0, help="Publish the file this many times again after the first time.")] = 0,
+    blocksize: Annotated[int, typer.Option(min=0, help="Put this many rows into a message; 0: all that are due, up to 256.")] = 0,
+    addcsvopcode: Annotated[bool, typer.Option("--addcsvopcode", help="Read rows without an opcode; all are inserts.")] = False,
+    addcsvflags: Annotated[_Flags | None, typer.Option(help="Read rows without flags; all have this flag.")] = None,
     publishwithupsert: Annotated[bool, typer.Option("--publishwithupsert", help="Publish inserts as upserts.")] = False,
-    noautogenfield: Annotated[bool, typer.Option("--noautogenfield", help="The rows lack the generated key's column.")] = False,
-    delimiter: Annotated[str, typer.Option(help="Separator of columns.")] = ",",
+    noautogenfield: Annotated[bool, typer.Option("--noautogenfield", help="Read rows without the generated key's column.")] = False,
+    delimiter: Annotated[str, typer.Option(help="Separate columns at this character.")] = ",",
     dateformat: DateFormatOption = "",
     stamp_unit: StampUnitOption = "",
-    source: Annotated[str, typer.Option(help="Name under which the position is kept; by default the file's path.")] = "",
+    source: Annotated[str, typer.Option(help="Store the position under this name; by default the file's path.")] = "",
     partition: _PartitionOption = None,
     shards: ShardsOption = 1,
     create: CreateOption = False,
@@ -159,7 +173,7 @@ def command(
 
 
 def _target(chosen: Transport, window: str, prefix: str, partition: int | None, shards: int, missing: MissingTopic) -> Target:
-    """Returns the target that the options name, else the transport's configuration."""
+    """Returns the target of the rows from the options; bus and default partition are those of the transport."""
     number = chosen.partition or None if partition is None else partition
     place = (chosen.bus_url, topic_prefix(window, prefix), window_path(window), number, shards)
     return Target(*place, missing=missing, coordination_url=chosen.turns.coordination_url)
@@ -175,8 +189,8 @@ def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, in
 
 
 def publish_files(bus: Bus, target: Target, source: ExternalTopic, options: PublishOptions, turns: TurnOptions) -> None:
-    """Publishes `source`, which is not a topic, as `publish_rows`. UsageError for options of topics, and for options of columns if
-    the file has none."""
+    """Publishes `source`, a file or a socket, as `publish_rows` does. Raises UsageError for options that need --topic, and for
+    options about columns if the file's format or --plain makes them ineffective."""
     asked = {
         "--topic-partition": source.partition is not None,
         "--avro-schema": source.avro_schema is not None,
@@ -194,7 +208,8 @@ def publish_files(bus: Bus, target: Target, source: ExternalTopic, options: Publ
 
 
 def _event_form(options: PublishOptions, lines: LineFormat) -> RowForm:
-    """Returns the form of events other than CSV, which name their fields. UsageError for options about columns."""
+    """Returns the form of rows in another format than CSV, whose events name their fields. Raises UsageError for options about
+    columns."""
     form = options.form
     asked = {"--plain": form.plain is not None, **_column_options(options), "--delimiter": form.delimiter != ","}
     refuse_ineffective(asked, f"of a file in {lines.value}", "its events name their fields: leave it out")
@@ -202,7 +217,7 @@ def _event_form(options: PublishOptions, lines: LineFormat) -> RowForm:
 
 
 def _column_options(options: PublishOptions) -> dict[str, object]:
-    """Returns the options about columns, with their values."""
+    """Returns the options about CSV columns by name; a value is true if the user set the option."""
     from hotspare.adapters.files.canonical import FlagColumn, KeyPresence, OpcodeColumn
 
     form = options.form
@@ -215,7 +230,8 @@ def _column_options(options: PublishOptions) -> dict[str, object]:
 
 
 def publish_rows(bus: Bus, target: Target, file: str, options: PublishOptions, turns: TurnOptions) -> None:
-    """Publishes `file`, or the lines of the socket at that address, alone or in turns, until the end or Ctrl-C."""
+    """Publishes `file`, or, if it is a socket address, the lines that clients send there; alone or in turns (`turns`), until the
+    end or Ctrl-C. Raises UsageError if the file cannot be read."""
     from hotspare.adapters.files.publisher import PublishProgress, publish_file
     from hotspare.adapters.files.row_file import check_readable
     from hotspare.adapters.sockets.line_socket import parse_address

@@ -21,12 +21,16 @@ _POLL_S = 0.05
 
 
 def command(
-    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it, PREFIX.PROJECT, or its project alone.")],
-    stream: Annotated[str, typer.Argument(help="Output stream, QUERY/WINDOW.")] = "",
-    quality: Annotated[str, typer.Argument(help='New quality: precise, simple, "buffered 15 seconds", "trimmed 10 events".')] = "",
+    group: Annotated[
+        str, typer.Argument(help="Name the group as `hotspare status` shows it, as PREFIX.PROJECT, or by the project alone.")
+    ],
+    stream: Annotated[str, typer.Argument(help="Change this output stream, QUERY/WINDOW; by default show all.")] = "",
+    quality: Annotated[
+        str, typer.Argument(help='Set this quality: precise, simple, "buffered 15 seconds", "trimmed 10 events".')
+    ] = "",
     bus: BusOption = "",
     coordination: CoordinationOption = "",
-    timeout_s: Annotated[float, typer.Option(help="Seconds to wait until the engines have read the change.")] = 5.0,
+    timeout_s: Annotated[float, typer.Option(help="Wait at most this many seconds until the engines have read the change.")] = 5.0,
 ) -> None:
     """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts.
 
@@ -59,7 +63,7 @@ def command(
 
 
 def _current_qualities(service: Coordination, group: str) -> Qualities:
-    """Returns the qualities of a group. UsageError if no engine ever started."""
+    """Returns the requested qualities of a group. Raises UsageError if no engine of the group ever started."""
     from hotspare.ha.effects.joining import never_started_error
     from hotspare.ha.outputs import qualities
 
@@ -74,7 +78,7 @@ def _shards_suffix(groups: Sequence[str]) -> str:
 
 
 def merge_group_lines(by_group: Mapping[str, Sequence[str]]) -> list[str]:
-    """Returns the lines for every group: once if all are equal, else under the name of each."""
+    """Returns the lines of all groups: only once if they are equal for all groups, else under each group's name."""
     first, *others = by_group.values()
     if all(each == first for each in others):
         return list(first)
@@ -82,7 +86,7 @@ def merge_group_lines(by_group: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 def quality_lines(known: Qualities, members: Sequence[Member]) -> list[str]:
-    """Returns the requested quality per stream, and the engines that do not act by it yet."""
+    """Returns a line with the requested quality of each stream, followed by a line for each engine that does not use it yet."""
     found = []
     for stream, quality in known.by_stream.items():
         found.append(f"{stream}  {quality}")
@@ -96,7 +100,7 @@ def quality_lines(known: Qualities, members: Sequence[Member]) -> list[str]:
 
 
 def _members(service: Coordination, group: str) -> list[Member]:
-    """Returns the engines with a recent heartbeat."""
+    """Returns the records of the engines with a recent heartbeat."""
     from hotspare.ha.rules.membership import recently_seen
     from hotspare.operate.groups import SILENT_MS_MAX
 
@@ -104,7 +108,7 @@ def _members(service: Coordination, group: str) -> list[Member]:
 
 
 def _wait(service: Coordination, versions: Mapping[str, int], timeout_s: float) -> None:
-    """Waits until the engines of each group have read its change, at most `timeout_s`."""
+    """Waits until all engines of each group have read the change of this version; returns in any case after `timeout_s`."""
     for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
         if all(
             int(m.detail.get("quality_version", "0")) >= version for g, version in versions.items() for m in _members(service, g)

@@ -31,50 +31,58 @@ if TYPE_CHECKING:
     from hotspare.cli.replaying.run import Replay, ReplayCounts
 
 
-_RUNNER_HELP = "local runs without Spark; partitioned divides tables of Parquet by key; the outputs of a key are the same."
+_RUNNER_HELP = "Use this runner: local needs no Spark; partitioned divides Parquet tables by key, with equal outputs per key."
 InOption = Annotated[
     list[str] | None,
-    typer.Option("--in", metavar="CQ/WINDOW=FILE", help="Input of a source window; by default its file connector's."),
+    typer.Option("--in", metavar="CQ/WINDOW=FILE", help="Read this file into a source window; by default its connectors' files."),
 ]
-OutOption = Annotated[list[str] | None, typer.Option("--out", metavar="CQ/WINDOW=FILE", help="File for the outputs of any window.")]
+OutOption = Annotated[
+    list[str] | None, typer.Option("--out", metavar="CQ/WINDOW=FILE", help="Write the outputs of any window to this file.")
+]
 MasterOption = Annotated[
-    str, typer.Option(metavar="URL", help="For --runner partitioned: Spark's master; by default all cores here.")
+    str, typer.Option(metavar="URL", help="With --runner partitioned: use this Spark master; by default all cores of this machine.")
 ]
 TimeOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--time", metavar="CQ/WINDOW=FIELD", help="Field with the time of the rows; by default the one that the windows use."
+        "--time",
+        metavar="CQ/WINDOW=FIELD",
+        help="Read the time of the rows from this field; by default the one that the windows use.",
     ),
 ]
 HeaderOption = Annotated[
-    int | None, typer.Option(min=0, help="Rows to skip at the start of each --in; by default the connector's setting.")
+    int | None, typer.Option(min=0, help="Skip this many rows at the start of each --in; by default the connector's setting.")
 ]
 UntilOption = Annotated[
-    RunUntil, typer.Option(help="How far time runs after the last row: until every limit of a pattern has ended, or no further.")
+    RunUntil,
+    typer.Option(
+        help="After the last row, advance time until all time limits of patterns have expired (end), or not at all (last-row)."
+    ),
 ]
 ConfOption = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="For --runner partitioned: a setting of Spark.")
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="With --runner partitioned: set this Spark option; may be repeated."),
 ]
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
+    project: Annotated[Path, typer.Argument(help="Read the project from this file, YAML or ESP XML.", parser=absolute_path)],
     *,
     in_: InOption = None,
     out: OutOption = None,
-    bad: Annotated[Path | None, typer.Option(help="File for bad events.", **PATH)] = None,
+    bad: Annotated[Path | None, typer.Option(help="Write bad events to this file; by default only count them.", **PATH)] = None,
     runner: Annotated[RunnerKind, typer.Option(help=_RUNNER_HELP)] = RunnerKind.LOCAL,
     master: MasterOption = "",
     conf: ConfOption = None,
-    head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: where events are decoded.")] = HeadPlace.DRIVER,
-    batch: Annotated[int, typer.Option(min=1, help="Messages per batch of the core; the outputs are the same.")] = 5_000,
+    head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: decode events in this place.")] = HeadPlace.DRIVER,
+    batch: Annotated[int, typer.Option(min=1, help="Process at most this many messages at once; outputs are equal.")] = 5_000,
     time: TimeOption = None,
     until: UntilOption = RunUntil.END,
     plain: PlainOption = False,
     header: HeaderOption = None,
     dateformat: DateFormatOption = "",
     stamp_unit: StampUnitOption = "",
-    doubles: Annotated[Doubles, typer.Option(help="Decimals of doubles: six, or as many as read back equal.")] = Doubles.FIXED,
+    doubles: Annotated[Doubles, typer.Option(help="Write six decimals of doubles, or as many as read back equal.")] = Doubles.FIXED,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     memory: MemoryOption = "",
@@ -128,7 +136,7 @@ def _warn(replay: Replay) -> None:
 
 
 def _file_options(request: ReplayRequest, memory: str, page_folder: Path | None) -> dict[str, object]:
-    """Returns the options of the runners of text files, with their values."""
+    """Returns the options that only runners of text files support, by name, with their values."""
     return {
         "--plain": request.form is CsvForm.PLAIN,
         "--header": request.header_rows,
@@ -142,7 +150,8 @@ def _file_options(request: ReplayRequest, memory: str, page_folder: Path | None)
 def _check_use(
     runner: RunnerKind, head: HeadPlace, doubles: Doubles, of_files: Mapping[str, object], of_spark: Mapping[str, object]
 ) -> None:
-    """Raises UsageError for options that have no effect with this runner."""
+    """Raises UsageError for options that have no effect with this runner. `of_files`: options for text files; `of_spark`: options
+    for --runner partitioned."""
     from hotspare.cli.shared.values import refuse_ineffective
 
     decodes = {"--head": head is HeadPlace.WORKERS}
@@ -218,7 +227,7 @@ def _print_replay_warning(sentence: str) -> None:
 
 
 def _summary(counts: ReplayCounts, replay: Replay) -> None:
-    """Prints the number of rows of each file."""
+    """Prints the number of events read, of rows written to each file, and of bad events."""
     from hotspare.rows.batch import BAD_STREAM
 
     written = ", ".join(f"{counts.rows.get(name, 0)} rows of {name}" for name in sorted(replay.outputs))

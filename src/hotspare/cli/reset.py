@@ -1,4 +1,4 @@
-"""`hotspare reset`: deletes a group's state, so that it begins again from its input; never while one of its engines is alive."""
+"""`hotspare reset`: deletes a group's state, so that it starts again from its input; never while one of its engines is alive."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from hotspare.cli.shared.values import ProjectNameOption, SetOption
 
 
 def command(
-    project: Annotated[Path | None, typer.Argument(help="Project file of the group.", parser=absolute_path)] = None,
+    project: Annotated[Path | None, typer.Argument(help="Reset the group of this project file.", parser=absolute_path)] = None,
     *,
-    group: Annotated[str, typer.Option(help="Instead of a project's file: the group, PREFIX.PROJECT, with all its shards.")] = "",
+    group: Annotated[
+        str, typer.Option(help="Reset this group, PREFIX.PROJECT, with all its shards, instead of naming a project file.")
+    ] = "",
     bus: BusOption,
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     prefix: PrefixOption = PREFIX,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Reset even if engines on other machines may be alive.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Reset without asking for confirmation.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Reset even if engines on other machines may be alive; by default that is an error.")
+    ] = False,
 ) -> None:
     """Delete a group's state: it starts again with the input that its topics hold. Empties its output topics; keeps the epoch."""
     from hotspare.base.errors import UsageError

@@ -1,4 +1,4 @@
-"""`hotspare restore`: takes a persisted snapshot into a group, from which its engines start (SPEC H2, H6, H9, Z6)."""
+"""`hotspare restore`: copies a persisted snapshot into a group's store, from which its engines start (SPEC H2, H6, H9, Z6)."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ if TYPE_CHECKING:
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
+    project: Annotated[Path, typer.Argument(help="Read the project from this file, YAML or ESP XML.", parser=absolute_path)],
     source: Annotated[
         str,
         typer.Argument(
-            metavar="PATH-OR-URL", help="Where the snapshot was persisted: a folder, or a store's URL.", parser=absolute_path_or_url
+            metavar="PATH-OR-URL",
+            help="Read the snapshot from this folder, or from the store at this URL.",
+            parser=absolute_path_or_url,
         ),
     ],
     snapshot: Annotated[
-        str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.")
+        str, typer.Argument(help="Choose a snapshot: newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.")
     ] = "newest",
     *,
     bus: BusOption,
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     prefix: PrefixOption = PREFIX,
-    check: Annotated[bool, typer.Option("--check", help="Only compare the snapshot with the topics.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only compare the snapshot with the topics; by default restore it, too.")
+    ] = False,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
 ) -> None:
-    """Take a persisted snapshot into the group's store, after comparing it with what the topics hold.
+    """Copy a persisted snapshot into the group's store, after comparing it with the messages that the topics hold.
 
-    Whichever engine starts next begins there, and catches up. Engines that run are not disturbed.
+    The next engine that starts restores it, and catches up. Running engines are not affected.
     """
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.coordination.open import default_coordination_url, open_coordination
@@ -73,7 +77,7 @@ def command(
 
 
 def _print_snapshot(group: str, found: RestoreCandidate) -> None:
-    """Prints the snapshot, and the offsets that decide whether it can be restored."""
+    """Prints the snapshot's description, and the offsets that determine whether it can be restored."""
     from hotspare.stores.snapshot_choice import time_text
 
     info = found.info

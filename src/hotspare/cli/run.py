@@ -47,48 +47,56 @@ if TYPE_CHECKING:
     from hotspare.telemetry.log import Level
 
 _FAILOVER, _SPARK, _LOG = "Failover", "Spark", "Log"
-"""Headings of the help. Options without one are those that every engine needs."""
+"""The headings of options in the help. Options that every engine needs have no heading."""
 
-EngineOption = Annotated[str, typer.Option(help="Name of this engine in its group; by default host and process id.")]
+EngineOption = Annotated[str, typer.Option(help="Name this engine in its group; by default by host and process id.")]
 RunnerOption = Annotated[
     RunnerKind,
     typer.Option(
-        help="What reads the input in batches: Spark (ordered), this process (local), or Spark tasks that run the shards' engines."
+        help="Read input by Spark (ordered), by this process (local), or by Spark tasks that run shards' engines (partitioned)."
     ),
 ]
 BindOption = Annotated[
     list[str] | None,
-    typer.Option("--bind", metavar="CONNECTOR:NAME=VALUE", help="Override a connector's property.", rich_help_panel=PROJECT_PANEL),
+    typer.Option(
+        "--bind",
+        metavar="CONNECTOR:NAME=VALUE",
+        help="Override a connector's property; may be repeated.",
+        rich_help_panel=PROJECT_PANEL,
+    ),
 ]
 AddressOption = Annotated[
     str,
     typer.Option(
         metavar="HOST[:PORT]",
-        help="Where the group's other engines reach this one; by default this machine's address towards coordination and bus.",
+        help="Accept other engines at this address; by default at this machine's address towards coordination and bus.",
         rich_help_panel=_FAILOVER,
     ),
 ]
 ListenOption = Annotated[
     str,
     typer.Option(
-        metavar="HOST[:PORT]", help="Address to listen on for the other engines, if it is not --address.", rich_help_panel=_FAILOVER
+        metavar="HOST[:PORT]", help="Listen for other engines at this address; by default at --address.", rich_help_panel=_FAILOVER
     ),
 ]
-LeaseOption = Annotated[int, typer.Option(help="How long the active engine may show no progress.", rich_help_panel=_FAILOVER)]
+LeaseOption = Annotated[
+    int,
+    typer.Option(help="Let a spare take over after this many ms without progress of the active engine.", rich_help_panel=_FAILOVER),
+]
 StartOption = Annotated[
-    StartWhen, typer.Option(help="When the engine joins its group: asked waits for `hotspare start`.", rich_help_panel=_FAILOVER)
+    StartWhen, typer.Option(help="Join the group at once, or when asked by `hotspare start`.", rich_help_panel=_FAILOVER)
 ]
 SpareOption = Annotated[
     SpareKind,
     typer.Option(
-        help="State of the engine while another one publishes: a cold spare has none, and joins when no engine is active.",
+        help="Keep a current state while another engine publishes (hot), or none, and join when no engine is active (cold).",
         rich_help_panel=_FAILOVER,
     ),
 ]
 JoinOption = Annotated[
     JoinFrom,
     typer.Option(
-        help="Source of the engine's state: a snapshot, or recent input alone if all state is bounded by time.",
+        help="Build the engine's state from a snapshot, or from recent input alone if all state is bounded by time.",
         rich_help_panel=_FAILOVER,
     ),
 ]
@@ -96,18 +104,21 @@ RestoreOption = Annotated[
     str,
     typer.Option(
         metavar="PATH-OR-URL[#SNAPSHOT]",
-        help="Start from a snapshot persisted there; by default the project's setting.",
+        help="Start from a snapshot that was persisted there; by default from the project's setting, if any.",
         rich_help_panel=STATE_PANEL,
     ),
 ]
 OtherStoreOption = Annotated[
-    OtherStore, typer.Option(help="What to do if the group already uses a different snapshot store.", rich_help_panel=STATE_PANEL)
+    OtherStore,
+    typer.Option(
+        help="Refuse to start, or accept it, if the group already uses a different snapshot store.", rich_help_panel=STATE_PANEL
+    ),
 ]
 MasterOption = Annotated[
     str,
     typer.Option(
         metavar="URL",
-        help="With --runner partitioned: local[N], local-cluster[N,CORES,MB], spark://host:port, yarn, k8s://...",
+        help="With --runner partitioned: use the master local[N], local-cluster[N,CORES,MB], spark://host:port, yarn or k8s://...",
         rich_help_panel=_SPARK,
     ),
 ]
@@ -115,59 +126,71 @@ TasksOption = Annotated[
     int,
     typer.Option(
         min=0,
-        help="With --runner partitioned: at most this many tasks; 0: one per slot, but not more than shards.",
+        help="With --runner partitioned: run at most this many tasks; 0: one per slot, but not more than shards.",
         rich_help_panel=_SPARK,
     ),
 ]
 ConfOption = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="NAME=VALUE", help="With --runner partitioned: a setting of Spark.", rich_help_panel=_SPARK),
+    typer.Option(
+        "--conf",
+        metavar="NAME=VALUE",
+        help="With --runner partitioned: set this Spark option; may be repeated.",
+        rich_help_panel=_SPARK,
+    ),
 ]
 HeadOption = Annotated[
     HeadPlace,
-    typer.Option(help="Where events are decoded: the engine's process, or Spark's Python workers.", rich_help_panel=_SPARK),
+    typer.Option(help="Decode events in the engine's process (driver), or in Spark's Python workers.", rich_help_panel=_SPARK),
 ]
-LogFormatOption = Annotated[LogFormat, typer.Option(help="Form of the log on standard error.", rich_help_panel=_LOG)]
-LogLevelOption = Annotated[LogLevel, typer.Option(help="Least level of the lines of the log (docs/log.md).", rich_help_panel=_LOG)]
+LogFormatOption = Annotated[LogFormat, typer.Option(help="Write the log on standard error in this form.", rich_help_panel=_LOG)]
+LogLevelOption = Annotated[LogLevel, typer.Option(help="Log lines of this level and above (docs/log.md).", rich_help_panel=_LOG)]
 
 KafkaReaderSetting = Annotated[
     KafkaReaderKind,
-    settings_file_option("How Spark reads Kafka: a task that follows the topics, or its own source in micro-batches."),
+    settings_file_option(
+        "Read Kafka by a Spark task that follows the topics (span), or by Spark's own source in micro-batches (source)."
+    ),
 ]
 CreateTimeSetting = Annotated[
-    CreateTime, settings_file_option("What to do with inbound topics whose publishers set the times (Kafka's CreateTime).")
+    CreateTime, settings_file_option("Refuse, or accept, inbound topics whose publishers set the times (Kafka's CreateTime).")
 ]
 SkewSetting = Annotated[
-    int, settings_file_option("How far a message's time is accepted without proof (docs/time.md); the same for all engines.")
+    int,
+    settings_file_option(
+        "Accept a time this many ms after the newest of its partition without proof (docs/time.md); equal for all engines."
+    ),
 ]
 StallSetting = Annotated[
-    int, settings_file_option("Exit if Spark delivers no input for this long although input is pending; 0: never.")
+    int, settings_file_option("Exit if Spark delivers no input for this many ms although input is pending; 0: never.")
 ]
 RetentionSetting = Annotated[
-    int, settings_file_option("How long an embedded bus keeps messages that no reader needs any more, in ms; 0: for ever.")
+    int, settings_file_option("Keep messages that no reader needs any more for this many ms on an embedded bus; 0: for ever.")
 ]
-HeldSetting = Annotated[int, settings_file_option("Memory for held outputs in bytes; more go to disk.")]
-MessagesSetting = Annotated[int, settings_file_option("Messages in one batch at most.", min=1)]
-DivergenceSetting = Annotated[OnDivergence, settings_file_option("What to do if this engine's outputs alone differ.")]
+HeldSetting = Annotated[int, settings_file_option("Hold at most this many bytes of outputs in memory, and write more to disk.")]
+MessagesSetting = Annotated[int, settings_file_option("Process at most this many messages in one batch.", min=1)]
+DivergenceSetting = Annotated[
+    OnDivergence, settings_file_option("Stop, or continue as a spare of last resort, if only this engine's outputs differ.")
+]
 PoisonSetting = Annotated[
     OnPoison | None,
     settings_file_option(
-        "What to do if the engine fails on an event, again and from the same state: bad-event, or what the group does already."
+        "If the engine repeatedly fails on an event: make it a bad event, or stop; by default as the group does already."
     ),
 ]
 TaskLeaseSetting = Annotated[
-    int, settings_file_option("With --runner partitioned: how long a task and its driver may be without contact.", min=2_000)
+    int, settings_file_option("With --runner partitioned: allow a task and its driver this many ms without contact.", min=2_000)
 ]
 RebalanceSetting = Annotated[
     int,
     settings_file_option(
-        "With --runner partitioned: how long an application is complete before it takes its share of active roles; 0: never.", min=0
+        "With --runner partitioned: move active roles to an application that is complete for this many ms; 0: never.", min=0
     ),
 ]
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
+    project: Annotated[Path, typer.Argument(help="Read the project from this file, YAML or ESP XML.", parser=absolute_path)],
     bus: BusOption,
     prefix: PrefixOption = PREFIX,
     coordination: CoordinationOption = "",
@@ -228,7 +251,7 @@ def command(
 
 @dataclass(frozen=True)
 class _Spark:
-    """The options of the application that `--runner partitioned` starts."""
+    """The options of the Spark application that `--runner partitioned` starts."""
 
     master: str
     tasks: int

@@ -1,4 +1,4 @@
-"""`hotspare start`: lets a loaded engine, which waits for this, join its group (SPEC H2)."""
+"""`hotspare start`: lets an engine that was loaded with `--start asked` join its group (SPEC H2)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 
 def command(
-    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")],
-    engine: Annotated[str, typer.Argument(help="Engine that waits: one of `hotspare run --start asked`.")],
+    group: Annotated[str, typer.Argument(help="Name the group as `hotspare status` shows it.")],
+    engine: Annotated[str, typer.Argument(help="Start this engine, which waits because of `hotspare run --start asked`.")],
     *,
     bus: BusOption = "",
     coordination: CoordinationOption = "",

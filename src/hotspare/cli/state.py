@@ -23,21 +23,33 @@ if TYPE_CHECKING:
     from hotspare.operate.snapshots import LoadedSnapshot
     from hotspare.stores.contract import SnapshotInfo, Store
 
-HELP = "Look into the snapshots of a group: what is in them, rows of windows, and how two of them differ."
+HELP = "Inspect the snapshots of a group: their content, rows of windows, and the differences of two."
 
-GroupArgument = Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")]
+GroupArgument = Annotated[str, typer.Argument(help="Name the group as `hotspare status` shows it.")]
 SnapshotArgument = Annotated[
-    str, typer.Argument(help="newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.", show_default=True)
+    str,
+    typer.Argument(
+        help="Choose a snapshot: newest, a name or its beginning, time:2026-01-31T08:00, or position:12345.", show_default=True
+    ),
 ]
-ProjectOption = Annotated[Path | None, typer.Option(help="Project file, if the group's own copy of it is not available.", **PATH)]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables.")]
-PartOption = Annotated[str, typer.Option(help="Part of the window's state; rows are its outputs. `show` lists the parts.")]
-KeyOption = Annotated[list[str] | None, typer.Option("--key", metavar="VALUE", help="Rows with this key: a value per field.")]
-WhereOption = Annotated[str, typer.Option(metavar="CONDITION", help="Rows for which this expression in Spark SQL is true.")]
+ProjectOption = Annotated[
+    Path | None, typer.Option(help="Read the project from this file; by default from the group's own copy.", **PATH)
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
+PartOption = Annotated[
+    str, typer.Option(help="Read this part of the window's state; rows are its outputs. `show` lists the parts.")
+]
+KeyOption = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="VALUE", help="Select rows with this key, one value per key field; by default all rows."),
+]
+WhereOption = Annotated[
+    str, typer.Option(metavar="CONDITION", help="Select rows for which this Spark SQL expression is true; by default all.")
+]
 
 
 def ls(
-    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; with --bus, by default all.")] = "",
+    group: Annotated[str, typer.Argument(help="Name the group as `hotspare status` shows it; with --bus, by default all.")] = "",
     *,
     bus: BusOption = "",
     coordination: CoordinationOption = "",
@@ -65,11 +77,11 @@ def show(
     group: GroupArgument,
     snapshot: SnapshotArgument = "newest",
     *,
-    window: Annotated[str, typer.Option(help="QUERY/WINDOW: show its rows.")] = "",
+    window: Annotated[str, typer.Option(help="Show rows of this window, QUERY/WINDOW; by default show the snapshot's parts.")] = "",
     part: PartOption = "rows",
     key: KeyOption = None,
     where: WhereOption = "",
-    limit: Annotated[int, typer.Option(min=0, help="At most this many rows.")] = 20,
+    limit: Annotated[int, typer.Option(min=0, help="Show at most this many rows.")] = 20,
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
@@ -103,11 +115,12 @@ def show(
 def export(
     group: GroupArgument,
     file: Annotated[
-        Path, typer.Argument(help="FILE.parquet, or FILE.csv: events, as `hotspare publish` takes them.", parser=absolute_path)
+        Path,
+        typer.Argument(help="Write FILE.parquet, or FILE.csv with events that `hotspare publish` reads.", parser=absolute_path),
     ],
     snapshot: SnapshotArgument = "newest",
     *,
-    window: Annotated[str, typer.Option(help="QUERY/WINDOW whose rows are written.")],
+    window: Annotated[str, typer.Option(help="Write rows of this window, QUERY/WINDOW.")],
     part: PartOption = "rows",
     key: KeyOption = None,
     where: WhereOption = "",
@@ -134,13 +147,15 @@ def export(
 
 def diff(
     group: GroupArgument,
-    before: Annotated[str, typer.Argument(help="One snapshot: newest, a name, time:..., position:....")],
-    after: Annotated[str, typer.Argument(help="The snapshot to compare with.")] = "newest",
+    before: Annotated[str, typer.Argument(help="Compare this snapshot: newest, a name, time:... or position:....")],
+    after: Annotated[str, typer.Argument(help="Compare with this snapshot, chosen in the same way.")] = "newest",
     *,
-    window: Annotated[str, typer.Option(help="Compare only this window, QUERY/WINDOW.")] = "",
-    limit: Annotated[int, typer.Option(min=0, help="How many rows of each kind are shown at most.")] = 10,
-    other_group: Annotated[str, typer.Option(help="Group of the second snapshot, if it is another one.")] = "",
-    other_store: Annotated[str, typer.Option(help="Store of the second snapshot, if it is another one.", **URL)] = "",
+    window: Annotated[str, typer.Option(help="Compare only this window, QUERY/WINDOW; by default all.")] = "",
+    limit: Annotated[int, typer.Option(min=0, help="Show at most this many rows of each kind.")] = 10,
+    other_group: Annotated[str, typer.Option(help="Read the second snapshot from this group; by default from the same.")] = "",
+    other_store: Annotated[
+        str, typer.Option(help="Read the second snapshot from this store; by default from the same.", **URL)
+    ] = "",
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
@@ -179,10 +194,11 @@ def diff(
 
 def import_(
     file: Annotated[
-        Path, typer.Argument(help="Parquet file, as `export` writes it, with a column for each field.", parser=absolute_path)
+        Path,
+        typer.Argument(help="Read this Parquet file, with a column for each field, as `export` writes it.", parser=absolute_path),
     ],
     *,
-    window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Source window that the rows are for.")],
+    window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Publish to this source window.")],
     bus: BusOption,
     prefix: PrefixOption = PREFIX,
     project: SchemaFileOption = None,
@@ -191,9 +207,9 @@ def import_(
     create: CreateOption = False,
     coordination: CoordinationOption = "",
 ) -> None:
-    """Bring rows into a source window, as events that update or insert: all engines take them as input.
+    """Publish rows to a source window, as events that update or insert: all engines process them as input.
 
-    Into the state of any other window nothing is brought: its rows are computed, and engines would differ.
+    The state of other windows cannot be imported: their rows are computed from input, and engines would differ.
     """
     from hotspare.base.errors import UsageError
     from hotspare.bus.open import open_bus
@@ -229,7 +245,7 @@ commands = {"ls": ls, "show": show, "export": export, "import": import_, "diff":
 
 
 class _SnapshotPlace:
-    """The store of the snapshots, and the group's coordination, if it was given."""
+    """The store of the snapshots, and the group's coordination, None if neither bus nor coordination is given."""
 
     def __init__(self, store: Store, coordination: Coordination | None) -> None:
         self.store, self.coordination = store, coordination
@@ -251,7 +267,7 @@ def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _Snaps
 
 
 def _groups(place: _SnapshotPlace, group: str) -> Sequence[str]:
-    """Returns the groups that are meant. UsageError for an unknown one."""
+    """Returns the group `group`, or all its shards; all known groups if it is "". Raises UsageError for an unknown group."""
     from hotspare.base.errors import UsageError
     from hotspare.bus.naming import whole_group
 
@@ -326,7 +342,7 @@ def _show_parts(document: Mapping[str, Any]) -> None:
 
 
 def _texts(table: pa.Table) -> list[tuple[str | None, ...]]:
-    """Returns the values as text, row by row; None is null."""
+    """Returns the table's values as texts, row by row; None for null."""
     from hotspare.formats.csv.rows import CsvStyle, value_texts
 
     columns = [value_texts(column.combine_chunks(), CsvStyle.EXACT).to_pylist() for column in table.columns]

@@ -1,4 +1,4 @@
-"""`hotspare status`: troubles and roles on a narrow screen; all known facts, in words or as JSON."""
+"""`hotspare status`: shows troubles and roles on a narrow screen, or all known facts as text or JSON."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ def command(
     bus: BusOption = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
-    group: Annotated[str, typer.Option(help="Only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD.")] = "",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All details, a block for each engine.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as one JSON document.")] = False,
+    group: Annotated[str, typer.Option(help="Show only this group, PREFIX.PROJECT or PREFIX.PROJECT/SHARD; by default all.")] = "",
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show all details, a block for each engine; by default a line.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all facts as one JSON document instead of text.")] = False,
 ) -> None:
-    """Show what is wrong, and what every engine of every group is doing.
+    """Show troubles of groups, and the role and lag of every engine.
 
     Exit status 1 if a group has no active engine, or there are no groups.
     """
@@ -59,7 +61,7 @@ def command(
 
 
 def shard_lines(document: Document, columns: int) -> list[str]:
-    """Returns for each divided project the active engine of each shard, wrapped at the screen's width."""
+    """Returns, for each divided project, lines with the shards of each active engine, wrapped at `columns`."""
     from hotspare.bus.naming import own_partition, whole_group
     from hotspare.cli.looking.screen import wrap_lines
 
@@ -80,9 +82,9 @@ HOSTED_COLUMNS = ("project", "shard", "application", "task", "executor", "role",
 
 
 def hosted_shards(document: Document) -> list[tuple[Any, ...]]:
-    """Returns shard, place, role, messages read and messages left of each engine in a Spark task, the slowest first.
-
-    Engines without a recent heartbeat are left out: their tasks were started again under other names.
+    """Returns a row with HOSTED_COLUMNS for each engine in a Spark task, the greatest lag first. `position` is the number of
+    messages read, `lag` the number still to read.
+    Engines without a recent heartbeat are left out, because Spark has started their tasks again under other names.
     """
     from hotspare.bus.naming import own_partition, whole_group
 

@@ -1,4 +1,4 @@
-"""`hotspare stop`: asks one engine of a group to end, or all, from any machine (SPEC H1)."""
+"""`hotspare stop`: requests one engine of a group, or all, to end, from any machine (SPEC H1)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 
 def command(
-    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it.")],
-    engine: Annotated[str, typer.Argument(help="Engine to stop; by default every engine of the group.")] = "",
+    group: Annotated[str, typer.Argument(help="Name the group as `hotspare status` shows it.")],
+    engine: Annotated[str, typer.Argument(help="Stop this engine; by default every engine of the group.")] = "",
     *,
     bus: BusOption = "",
     coordination: CoordinationOption = "",
 ) -> None:
-    """Ask engines to end as Ctrl-C does: an engine commits what it has, and passes its role to a spare.
+    """Request engines to end as Ctrl-C does: an engine commits its outputs, and a spare takes over its role.
 
     If the whole group is stopped, the active engine is last.
     """

@@ -51,23 +51,26 @@ if TYPE_CHECKING:
 _FileArgument = Annotated[
     str,
     typer.Argument(
-        help="File to write (see --format), its position next to it; or tcp://:PORT to serve clients.", parser=absolute_path_or_url
+        help="Write this file (see --format), with its position next to it; or serve clients at tcp://:PORT.",
+        parser=absolute_path_or_url,
     ),
 ]
 _FormatOption = Annotated[
     LineFormat,
-    typer.Option(
-        "--format", help="Format of the file, of the lines that clients of a socket receive, or of the messages of --topic."
-    ),
+    typer.Option("--format", help="Write the file, the lines for clients of a socket, or the messages of --topic in this format."),
 ]
-_PartitionOption = Annotated[int | None, typer.Option(min=0, help="Partition of the topic: one shard's outputs; by default all.")]
-_TopicOption = Annotated[str, typer.Option(help="External topic for the outputs; FILE is the URL of the bus where it is.")]
-_TopicPartitionOption = Annotated[int | None, typer.Option(min=0, help="The one partition of --topic to write; by default by key.")]
-_SourceOption = Annotated[str, typer.Option(help="Name under which the position in --topic is kept; by default the window's.")]
+_PartitionOption = Annotated[int | None, typer.Option(min=0, help="Read only this partition, one shard's outputs; by default all.")]
+_TopicOption = Annotated[str, typer.Option(help="Send the outputs to this external topic; FILE is then the URL of its bus.")]
+_TopicPartitionOption = Annotated[
+    int | None, typer.Option(min=0, help="Write only to this partition of --topic; by default by key.")
+]
+_SourceOption = Annotated[str, typer.Option(help="Store the position in --topic under this name; by default the window's.")]
 
 
-_ValueOption = Annotated[str, typer.Option(metavar="FIELD", help="A message of --topic is only the value of this field.")]
-_SchemaLineOption = Annotated[bool, typer.Option("--schema-line", help="Messages of --topic in CSV begin with the schema.")]
+_ValueOption = Annotated[
+    str, typer.Option(metavar="FIELD", help="Send only this field's value as a message of --topic; by default all fields.")
+]
+_SchemaLineOption = Annotated[bool, typer.Option("--schema-line", help="Begin CSV messages of --topic with the schema.")]
 
 
 class _Header(StrEnum):
@@ -80,17 +83,17 @@ def command(
     file: _FileArgument,
     *,
     bus: BusOption = "",
-    window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Window whose outputs to write.")] = "",
-    bad: Annotated[str, typer.Option(metavar="PROJECT", help="Instead of a window: the bad events of this project.")] = "",
+    window: Annotated[str, typer.Option(metavar="PROJECT/CQ/WINDOW", help="Write the outputs of this window.")] = "",
+    bad: Annotated[str, typer.Option(metavar="PROJECT", help="Write the bad events of this project instead of a window.")] = "",
     prefix: PrefixOption = PREFIX,
     project: SchemaFileOption = None,
     set_: SetOption = None,
     plain: PlainOption = False,
-    header: Annotated[_Header, typer.Option(help="Title line: none, the fields, or opcode and flags too.")] = _Header.false,
-    collapse: Annotated[bool, typer.Option("--collapse", help="An update is one row with the new values.")] = False,
+    header: Annotated[_Header, typer.Option(help="Write no title line, the fields, or also opcode and flags.")] = _Header.false,
+    collapse: Annotated[bool, typer.Option("--collapse", help="Write an update as one row with the new values.")] = False,
     rmretdel: Annotated[bool, typer.Option("--rmretdel", help="Leave out deletes by retention.")] = False,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the window's content as inserts.")] = False,
-    doubles: Annotated[Doubles, typer.Option(help="Decimals of doubles: six, or as many as read back equal.")] = Doubles.FIXED,
+    doubles: Annotated[Doubles, typer.Option(help="Write six decimals of doubles, or as many as read back equal.")] = Doubles.FIXED,
     dateformat: DateFormatOption = "",
     to_end: Annotated[bool, typer.Option("--to-end", help="Stop at the present end of the topic.")] = False,
     maxfilesize: Annotated[int, typer.Option(min=0, help="Begin a new file after this many bytes; 0: never.")] = 0,
@@ -136,7 +139,7 @@ def command(
 
 
 def _plain_style(style: FileStyle, file: str, topic: str, bad: str) -> FileStyle:
-    """Returns the style of a plain file. UsageError for destinations that --plain does not support."""
+    """Returns the style of a plain file. Raises UsageError for --header, and for destinations that --plain does not support."""
     from hotspare.adapters.files.output_rows import FileStyle, HeaderLine
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.formats.csv.rows import RowPrefix
@@ -150,7 +153,8 @@ def _plain_style(style: FileStyle, file: str, topic: str, bad: str) -> FileStyle
 
 
 def _file_format(file: str, lines: LineFormat, header: _Header) -> FileFormat:
-    """Returns the format of the file; CSV for "" and sockets. UsageError for a title line of a format without columns."""
+    """Returns the format of the file; CSV for sockets and if `file` is "". Raises UsageError for --header with a format without
+    columns."""
     from hotspare.adapters.sockets.line_socket import parse_address
 
     if not file or lines is LineFormat.csv or parse_address(file) is not None:
@@ -162,8 +166,8 @@ def _file_format(file: str, lines: LineFormat, header: _Header) -> FileFormat:
 def subscribe_rows(
     chosen: Transport, stream: Stream, file: str, style: FileStyle, options: SubscribeOptions, form: CsvForm
 ) -> None:
-    """Writes the outputs to `file`, or serves clients of the socket at that address, alone or in turns. A plain file has the
-    columns that the stream's rows need, which override `style`."""
+    """Writes the outputs to `file`, or, if it is a socket address, serves clients there; alone or in turns. A plain file has the
+    columns that the stream's rows need, whatever `style` has. Exits with status 1 if the sequence of outputs is broken."""
     from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
@@ -191,7 +195,7 @@ def subscribe_rows(
 
 
 def _refuse_options_of_files(options: SubscribeOptions) -> None:
-    """Raises UsageError for options that do not apply to the clients of a socket: each client names its own position."""
+    """Raises UsageError for options that have no effect on a socket, where each client selects its own position."""
     from hotspare.adapters.files.subscriber import SubscribeOptions, Until
     from hotspare.base.errors import UsageError
 

@@ -12,23 +12,23 @@ from hotspare.cli.shared.places import BusOption, CoordinationOption
 
 def command(
     group: Annotated[
-        str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT: all groups of a project in shards.")
+        str, typer.Argument(help="Name the group as `hotspare status` shows it; PREFIX.PROJECT names all shards of a project.")
     ],
     *,
     bus: BusOption = "",
     coordination: CoordinationOption = "",
-    to: Annotated[str, typer.Option(help="Engine to become active; by default the best spare.")] = "",
-    shard: Annotated[list[int] | None, typer.Option(min=0, help="Only this shard of the project; repeatable.")] = None,
+    to: Annotated[str, typer.Option(help="Make this engine active; by default the best spare.")] = "",
+    shard: Annotated[list[int] | None, typer.Option(min=0, help="Move only this shard of the project; may be repeated.")] = None,
     application: Annotated[
         str,
-        typer.Option(help="Application of --runner partitioned whose engines are to become active."),
+        typer.Option(help="Make the engines of this application of --runner partitioned active."),
     ] = "",
     spread: Annotated[
         bool, typer.Option("--spread", help="Move only as many shards as are needed for every engine to have its share.")
     ] = False,
-    timeout_s: Annotated[float, typer.Option(help="Seconds to wait for the new active engine.")] = 15.0,
+    timeout_s: Annotated[float, typer.Option(help="Wait at most this many seconds for the new active engine.")] = 15.0,
 ) -> None:
-    """Ask the active engine to hand its role over, and wait until another one is active."""
+    """Request the active engine to release its role, and wait until another engine is active."""
     from hotspare.base.errors import UsageError
     from hotspare.operate.groups import group_coordination, groups_named
     from hotspare.operate.switchover import groups_of_shards, moves_to_application, moves_to_equal_shares, switch_over

@@ -1,5 +1,5 @@
-"""`hotspare topics`: the topics of a bus and their unsafe settings; the published positions of sources, which can be deleted (SPEC
-B9, B16, B17, Z20, Z21)."""
+"""`hotspare topics`: lists the topics of a bus and their unsafe settings; lists and deletes the positions of sources and readers
+(SPEC B9, B16, B17, Z20, Z21)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ _INPUT = "input"
 def command(
     *,
     bus: BusOption,
-    prefix: Annotated[str, typer.Option(help="Only topics whose name begins with this.")] = "",
-    sources: Annotated[bool, typer.Option("--sources", help="List the sources instead, and how far each is published.")] = False,
-    forget_source: Annotated[str, typer.Option(metavar="SOURCE", help="Forget how far this source was published.")] = "",
+    prefix: Annotated[str, typer.Option(help="List only topics whose name begins with this; by default all.")] = "",
+    sources: Annotated[bool, typer.Option("--sources", help="List how far each source is published, instead of topics.")] = False,
+    forget_source: Annotated[
+        str, typer.Option(metavar="SOURCE", help="Delete the record of how far this source was published.")
+    ] = "",
     readers: Annotated[
-        bool, typer.Option("--readers", help="List the readers instead for which an embedded bus keeps old messages.")
+        bool, typer.Option("--readers", help="List the readers for which an embedded bus keeps messages, instead of topics.")
     ] = False,
     forget_reader: Annotated[str, typer.Option(metavar="READER", help="Stop keeping messages for this reader.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")] = False,
 ) -> None:
     """List the topics of a bus: owners, offsets, the time of the newest message, and settings that hotspare advises against."""
     from contextlib import ExitStack
@@ -71,13 +73,14 @@ def _print_as_table(what: str, columns: Sequence[str], rows: Sequence[tuple[Any,
 
 
 def _readers(bus: Bus, topics: Mapping[str, int]) -> list[tuple[str, int, str, int]]:
-    """Returns the readers that need messages of these topics, each with its offset."""
+    """Returns (topic, partition, reader, offset) for each reader that needs messages of these topics from that offset on,
+    sorted."""
     found = [(place.topic, place.number, name, offset) for name, each in bus.readers().items() for place, offset in each.items()]
     return sorted(row for row in found if row[0] in topics)
 
 
 def _delete_reader(bus: Bus, reader: str) -> None:
-    """Deletes a reader. UsageError for an unknown one."""
+    """Deletes the record of a reader, so that the bus keeps no messages for it. Raises UsageError for an unknown reader."""
     from hotspare.base.errors import UsageError
 
     known = bus.readers().get(reader)
@@ -89,7 +92,8 @@ def _delete_reader(bus: Bus, reader: str) -> None:
 
 
 def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, int]]:
-    """Returns each source with its partition and published position. Inbound topics only: the metadata topic has records, too."""
+    """Returns (partition, source, published bytes) for each source of the inbound topics among `topics`. Other topics may have
+    records, too, but these are not positions."""
     from hotspare.adapters.failover.source_position import published_sources
     from hotspare.bus.contract import Partition
 
@@ -98,7 +102,7 @@ def _sources(bus: Bus, topics: Mapping[str, int]) -> list[tuple[Partition, str, 
 
 
 def _delete_source(bus: Bus, topics: Mapping[str, int], source: str) -> None:
-    """Deletes the records of a source on all of these topics. UsageError if none has one."""
+    """Deletes the records of a source on all `topics`. Raises UsageError if none of them has one."""
     from hotspare.adapters.failover.source_position import source_prefix
     from hotspare.base.errors import UsageError
 
@@ -122,8 +126,7 @@ def _print(rows: Sequence[dict[str, Any]], deviations: Sequence[Deviation], read
 
 
 def _reading(url: str) -> str:
-    """Returns a command line that reads a topic, committed messages only, with the bus's own tools; "" for other buses than
-    Kafka."""
+    """Returns a command line of Kafka's own tools that reads the committed messages of a topic; "" for other buses."""
     if not url.startswith("kafka://"):
         return ""
     from hotspare.bus.kafka.client import parse_kafka_url

@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 
 def command(
-    group: Annotated[str, typer.Argument(help="Group, as `hotspare status` shows it; PREFIX.PROJECT/SHARD is a shard.")],
-    windows: Annotated[list[str], typer.Argument(metavar="WINDOW...", help="QUERY/WINDOW, published or not.")],
+    group: Annotated[str, typer.Argument(help="Name the group as `hotspare status` shows it; PREFIX.PROJECT/SHARD names a shard.")],
+    windows: Annotated[list[str], typer.Argument(metavar="WINDOW...", help="Show these windows, QUERY/WINDOW, published or not.")],
     *,
     bus: BusOption,
     coordination: CoordinationOption = "",
     store: StoreOption = "",
-    since: Annotated[Since, typer.Option(help="Events from now on, or all since the newest snapshot.")] = Since.NOW,
+    since: Annotated[Since, typer.Option(help="Show events from now on, or all since the newest snapshot.")] = Since.NOW,
     to_end: Annotated[bool, typer.Option("--to-end", help="Stop at the present end of the inbound topics.")] = False,
 ) -> None:
     """Show the events of windows as they are emitted: window, opcode, flags and fields. Ctrl-C ends it.
 
-    This process computes what the group's engines compute, from the newest snapshot and the inbound topics, and needs the memory of
-    an engine. Engines take no part in it.
+    This process computes the same outputs as the group's engines, from the newest snapshot and the inbound topics, and needs the
+    memory of an engine. The engines are not affected.
     """
     from hotspare.adapters.files.subscriber import Until
     from hotspare.cli.shared.interrupt import stop_on_signal

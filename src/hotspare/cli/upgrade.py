@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="The changed project, YAML or ESP XML.", parser=absolute_path)],
+    project: Annotated[Path, typer.Argument(help="Upgrade to the project in this file, YAML or ESP XML.", parser=absolute_path)],
     *,
     bus: BusOption,
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     prefix: PrefixOption = PREFIX,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report the effect.")] = False,
-    empty: Annotated[bool, typer.Option("--empty", help="Changed windows begin empty, even if the topics hold all input.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report the effect; by default upgrade, too.")] = False,
+    empty: Annotated[bool, typer.Option("--empty", help="Empty changed windows, even if the topics hold all input.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Upgrade even if engines on other machines may be alive.")] = False,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     shards: ShardsOption = 1,
     beside: Annotated[
-        bool, typer.Option("--beside", help="Engines keep running: those of the changed project may start as spares.")
+        bool, typer.Option("--beside", help="Keep engines running, and let those of the changed project start as spares.")
     ] = False,
-    lead: Annotated[bool, typer.Option("--lead", help="After --beside: one of the changed project becomes active.")] = False,
-    finish: Annotated[bool, typer.Option("--finish", help="After --lead: engines of the previous project end.")] = False,
+    lead: Annotated[bool, typer.Option("--lead", help="After --beside: make an engine of the changed project active.")] = False,
+    finish: Annotated[bool, typer.Option("--finish", help="After --lead: end the engines of the previous project.")] = False,
     back: Annotated[bool, typer.Option("--back", help="Make the previous project active again; other engines end.")] = False,
-    timeout_s: Annotated[float, typer.Option(help="Seconds --lead and --back wait for an engine that may become active.")] = 30.0,
+    timeout_s: Annotated[float, typer.Option(help="With --lead or --back: wait at most this many seconds for an engine.")] = 30.0,
 ) -> None:
-    """Report window by window what a changed project means for the group that runs it, and move the group on to it.
+    """Report the effect of a changed project on each window of the group that runs it, and upgrade the group.
 
-    Stop its engines before, and start them with the changed project afterwards. Or keep them running, and give the three
-    options for that one after the other (docs/upgrade.md). The way back is an upgrade to the old project.
+    Stop its engines before, and start them with the changed project afterwards. Or keep them running, and take the three
+    steps with running engines (docs/upgrade.md). To go back, upgrade to the old project.
     """
     from hotspare.base.shard import shards_of
     from hotspare.bus.naming import checked_prefix, group_name
@@ -81,7 +81,7 @@ def command(
 
 
 def _way(**said: bool) -> UpgradeMethod:
-    """Returns the way that an option names. UsageError for two at once."""
+    """Returns the upgrade method whose option is set, STOPPED if none is. Raises UsageError if two are set."""
     from hotspare.base.errors import UsageError
     from hotspare.operate.upgrade_steps import UpgradeMethod
 
@@ -92,7 +92,7 @@ def _way(**said: bool) -> UpgradeMethod:
 
 
 def _refuse_needless(way: UpgradeMethod, **said: bool) -> None:
-    """Raises UsageError for an option that has no effect with this way of upgrading."""
+    """Raises UsageError for an option that is set but has no effect with this method."""
     from hotspare.base.errors import UsageError
     from hotspare.operate.upgrade_steps import UpgradeMethod
 
@@ -106,7 +106,7 @@ def _refuse_needless(way: UpgradeMethod, **said: bool) -> None:
 
 
 def _show(found: list[UpgradePlan]) -> None:
-    """Prints the change, once if it is equal for all groups. UsageError if the project cannot be upgraded."""
+    """Prints each distinct change once, under its first group. Raises UsageError if a group cannot be upgraded to the project."""
     from hotspare.base.errors import UsageError
 
     shown: list[Upgrade] = []

@@ -1,4 +1,4 @@
-"""`hotspare validate`: all errors and warnings of a project, and the topics that it would read and write."""
+"""`hotspare validate`: shows all errors and warnings of a project, and the topics that it reads and writes."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ if TYPE_CHECKING:
 
 
 def command(
-    project: Annotated[Path, typer.Argument(help="Project file, YAML or ESP XML.", parser=absolute_path)],
+    project: Annotated[Path, typer.Argument(help="Read the project from this file, YAML or ESP XML.", parser=absolute_path)],
     *,
     prefix: PrefixOption = PREFIX,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     home: HomeOption = None,
     topic_retention_ms: Annotated[
-        int | None, typer.Option(min=1, help="How long the inbound topics keep messages; compared with what the windows need.")
+        int | None, typer.Option(min=1, help="Check windows against topics that keep messages this long (ms); else ask --bus.")
     ] = None,
-    bus: Annotated[str, typer.Option(help="Ask this bus how long its topics keep messages.", **URL)] = "",
+    bus: Annotated[str, typer.Option(help="Ask this bus how long topics keep messages; by default skip this check.", **URL)] = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     snapshots: SnapshotsOption = None,
     shards: ShardsOption = 1,
     check_code: Annotated[
-        bool,
-        typer.Option("--check-code", help="Run recorded input several ways; the project's own code must give the same outputs."),
+        bool, typer.Option("--check-code", help="Run recorded input several times and check that user code gives equal outputs.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Show every warning with place and reason; by default equal ones once.")
+        bool, typer.Option("--verbose", "-v", help="Show each warning with place and reason; by default once for each kind.")
     ] = False,
     in_: Annotated[
         list[str] | None,
-        typer.Option("--in", metavar="CQ/WINDOW=FILE", help="With --check-code: input of a source window; else its connector's."),
+        typer.Option("--in", metavar="CQ/WINDOW=FILE", help="With --check-code: read this file; by default the connectors' files."),
     ] = None,
 ) -> None:
     """Check a project. Exit status 2 if it has mistakes, which are all shown, each with its place; 1 if its code differs."""
@@ -113,7 +112,7 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
 
 
 class _Places(NamedTuple):
-    """URLs of a group's places, empty if not given."""
+    """The URLs of bus, coordination and store; "" if not given."""
 
     bus: str
     coordination: str
@@ -128,7 +127,8 @@ def _retention(
     snapshots: Sequence[str],
     groups: Sequence[str],
 ) -> tuple[Finding, ...]:
-    """Returns the findings about the retention of topics: of a given time, of a bus, and for the newest snapshot there."""
+    """Returns the findings about the retention of topics, given by `topic_retention_ms` or read from the bus, and about the age of
+    the newest snapshot in the store."""
     import time
     from contextlib import ExitStack
 
@@ -160,7 +160,7 @@ def _retention(
 
 
 def _report_findings(findings: tuple[Finding, ...]) -> int:
-    """Prints the findings. Returns the number of those that are more than notes."""
+    """Prints the findings. Returns the number of findings other than notes."""
     from hotspare.model.retention_needs import Severity
 
     for finding in findings:
@@ -197,7 +197,7 @@ def _show(resolved: Resolved, prefix: str) -> None:
 
 
 def _show_shards(plan: Plan, prefix: str, shards: int) -> None:
-    """Prints the division of the project, and the results that depend on it."""
+    """Prints the groups and partitions of the divided project, and notes about windows whose results depend on the division."""
     from hotspare.base.shard import Shard
     from hotspare.bus.naming import group_name
     from hotspare.model.partitioning import partition_fields

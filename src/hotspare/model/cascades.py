@@ -37,7 +37,8 @@ class StreamRef:
 
 
 def check_reads(window: Window, text: str, place: Place, found: Mistakes) -> None:
-    """Checks the stream that a source window reads, as written in `text`."""
+    """Adds a mistake if `text`, the stream that a source window reads, is not `project/query/window`, and one for each connector
+    that publishes to this window."""
     if StreamRef.parse(text) is None:
         hint = "write project/query/window, a window of another project that is published"
         found.add(place, f"window {window.name} reads {text[:80]!r}, which names no window", hint)
@@ -48,7 +49,7 @@ def check_reads(window: Window, text: str, place: Place, found: Mistakes) -> Non
 
 
 def check_not_own_stream(project: str, window_id: WindowId, window: Window, reads: str, found: Mistakes) -> None:
-    """Checks that the stream is not of the same project. `reads`: the stream that the window reads, "" for none."""
+    """Adds a mistake if a window reads a stream of its own project. `reads`: the stream as the project writes it, "" for none."""
     stream = StreamRef.parse(reads)
     if stream is not None and stream.project == project:
         found.add(window.place, f"window {window_id} reads {stream}, of its own project", "draw an edge from that window")

@@ -11,7 +11,7 @@ from hotspare.base.errors import Place
 from hotspare.model.types import Schema
 
 STEPS_DEFAULT, STATE_BYTES_DEFAULT = 1_000_000, 1 << 20
-"""The limits of a project that defines none."""
+"""The default limits of user code: steps for one event, and bytes of variables."""
 
 
 class Language(Enum):
@@ -24,7 +24,7 @@ LANGUAGES = {each.value: each for each in Language}
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A text of code, which begins with a line that is not blank; `place` is that line."""
+    """The text of user code, without leading blank lines. `place` is the place of its first line."""
 
     text: str
     place: Place = field(default=Place(), compare=False)
@@ -38,18 +38,18 @@ class Code:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of the text. A project's hash is made of words, for which the text is too long."""
+        """The SHA-256 of the text, in hexadecimal; a project's hash includes it in place of the text."""
         return hashlib.sha256(self.text.encode(errors="replace")).hexdigest()
 
 
 class ModuleUse(Enum):
-    """The way in which the code of windows finds a module."""
+    """How the code of windows uses a module."""
 
     MODULE = "module"
-    """It is loaded before the code, and keeps variables for each window."""
+    """The module is loaded before the code of a window; each window has its own copy of the module's variables."""
     SNIPPET = "snippet"
-    """Code calls its functions by name. In Python, with `esp.call`, it keeps nothing; in Lua, with `esp_call`, all code of the
-    project shares its variables.
+    """Code calls the snippet's functions by name. In Python (`esp.call`) a snippet keeps no variables between calls. In Lua
+    (`esp_call`) all code of the project shares the snippet's variables.
     """
 
 
@@ -73,12 +73,12 @@ class Module:
 
 
 class Choice(Enum):
-    """The way in which fields are chosen."""
+    """How fields of a schema are chosen."""
 
     ALL = "all"
     LISTED = "listed"
     OTHERS = "others"
-    """All but those that are listed."""
+    """All fields except the listed ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class FieldChoice:
 
     @classmethod
     def from_names(cls, choice: Choice, names: Sequence[str]) -> FieldChoice:
-        """Returns a choice of `names`, which may be in any order; excluding nothing is ALL."""
+        """Returns a choice of `names`, which may be in any order and repeat; OTHERS without names becomes ALL."""
         listed = tuple(sorted(dict.fromkeys(names)))
         return cls() if choice is Choice.OTHERS and not listed else cls(choice, listed)
 
@@ -109,10 +109,10 @@ ALL_FIELDS = FieldChoice()
 
 @dataclass(frozen=True, slots=True)
 class CodeLimits:
-    """The limits of code for one event, and of its variables, in every engine.
+    """The limits of user code; they are the same in every engine, so that all engines find a limit exceeded at the same event.
 
-    steps_max        instructions of a virtual machine, or turns of loops and calls
-    state_bytes_max  of the variables, in the form in which they are kept
+    steps_max        for one event: instructions of the Lua virtual machine, or turns of loops and calls in Python
+    state_bytes_max  bytes of the variables, in their stored form
     """
 
     steps_max: int = STEPS_DEFAULT
@@ -130,7 +130,7 @@ class Arguments(Enum):
     EVENT = "event"
     """Two arguments: the event, and a context."""
     FIELDS = "fields"
-    """Its fields by their names, and the context if the function has a parameter of that name."""
+    """The fields of the event by name, and the context if the function has a parameter named `context`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +138,8 @@ class Script:
     """The function that a window calls for each event: `function` of `code`, with the fields `use` of the event, as `arguments`
     define.
 
-    `modules`: names of those that are loaded before. `init`: a function that is called once, before any event; "" for none.
-    `transient`: variables that are not kept from one event to the next.
+    `modules`: names of the modules that are loaded before the code. `init`: a function that is called once, before any event; ""
+    for none. `transient`: variables that are not kept from one event to the next.
     """
 
     language: Language
@@ -153,9 +153,7 @@ class Script:
     arguments: Arguments = Arguments.EVENT
 
     def meaning(self) -> dict[str, str]:
-        """Returns the properties that determine outputs, as words of a project's hash; the code is replaced by a hash
-        of its own.
-        """
+        """Returns the properties that determine outputs, for the project's hash. The code is represented by its digest."""
         arguments = {} if self.arguments is Arguments.EVENT else {"arguments": self.arguments.value}
         return arguments | {
             "language": self.language.value,

@@ -1,4 +1,4 @@
-"""Code in a file next to the project. It is read once, with the project, and is part of it from then on."""
+"""Reads user code from a file next to the project. The file is read once, with the project, and the text becomes part of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ CODE_FILE_BYTES_MAX = 1 << 20
 
 
 def code_from_file(written: str, place: Place, home: str, found: Mistakes) -> Code:
-    """Returns the text of the file `written`, within the folder `home`; "" means that there is none. Empty after a mistake."""
+    """Returns the code in the file `written`, which must be in the folder `home` or below; `home` is "" for a project without a
+    folder. Adds a mistake and returns empty code if the file cannot be read."""
     refusal, data = _content(written, home)
     if not refusal:
         try:

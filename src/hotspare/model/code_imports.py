@@ -23,8 +23,10 @@ def may_share_state(text: str) -> bool:
 
 
 def needed_modules(language: Language, text: str, modules: Sequence[Module]) -> Iterator[Module]:
-    """Yields those of `modules` that a text in `language` imports, and their own imports, each once, in order. Also yields all
-    snippets in this language with their imports, if any of the code may call them.
+    """Yields those of `modules` that code in `language` needs besides the modules that its window names.
+
+    Python: the imported modules and their imports, each once, in the order in which they are found; with `import esp` also all
+    snippets and their imports. Lua: all snippets if the code may call them.
     """
     snippets = [module for module in modules if module.use is ModuleUse.SNIPPET and module.language is language]
     if language is not Language.PYTHON:
@@ -46,7 +48,7 @@ def needed_modules(language: Language, text: str, modules: Sequence[Module]) -> 
 
 
 def _named(text: str) -> Iterator[str]:
-    """Yields the modules that a text imports; nothing if it is not Python, which its compilation reports."""
+    """Yields the names of the modules that a Python text imports; nothing for invalid Python, which its compilation reports."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -11,7 +11,7 @@ from hotspare.model.project import Window
 
 CODE_LENGTH_MAX = 1 << 20
 STEPS_MAX, STATE_BYTES_MAX = 10**12, 1 << 30
-"""The limits on what a project may request."""
+"""The largest limits that a project may request for its code."""
 
 
 def check_script(window: Window, script: Script, given: Sequence[str] | None, found: Mistakes) -> None:

@@ -1,6 +1,6 @@
 """Windows of user code, in any language: the engine calls the code for each event, and the code makes events (SPEC A36).
 
-A language adds a folder in `windows/`, whose declaration has its name and an example.
+Each language has a folder in `windows/`; the declaration there names the language and has an example.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hotspare.model.window_type import CarriedFields, HorizonMeasure, StateHoriz
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeWindow(Window):
-    """A window of user code. `copy`: fields of the inputs that an event gets if the code does not set them. `forward`: source
-    windows of other queries that also get the events.
+    """A window of user code. `copy`: fields that an output event copies from the input event if the code does not set them.
+    `forward`: source windows of other queries that also receive the output events.
     """
 
     script: Script
@@ -123,7 +123,8 @@ class CodeType(WindowType[W]):
 
 
 def copied_fields(window: CodeWindow, given: Schema, schema: Schema) -> dict[str, int]:
-    """Returns the fields that events get from an input if the code does not set them: name to index in the input."""
+    """Returns the fields that output events copy from an input if the code does not set them: name to index in the input schema
+    `given`. Only fields with the same name and type in `schema` are copied."""
     return {
         name: given.index[name]
         for name in window.copy.chosen_names(given)
@@ -132,7 +133,7 @@ def copied_fields(window: CodeWindow, given: Schema, schema: Schema) -> dict[str
 
 
 def _check_copied(window: CodeWindow, given: Schema, schema: Schema, found: Mistakes) -> None:
-    """Checks that fields under `copy` exist in the schema, with the type that they have in the input."""
+    """Adds a mistake for each field under `copy` that the window's schema lacks or has with another type than the input."""
     copied = copied_fields(window, given, schema)
     for name in window.copy.names:
         if name in given.index and name not in copied:

@@ -20,7 +20,7 @@ GROUPS_MAX = 1_000
 
 
 def connector_path(window: WindowId, connector: Connector) -> str:
-    """Returns the name by which a group, or a binding, refers to a connector."""
+    """Returns `query/window/connector`, the name by which a group or a binding refers to a connector."""
     return f"{window}/{connector.name}"
 
 
@@ -80,7 +80,7 @@ def _check_entry(
 
 
 def _check_cycle(groups: Sequence[ConnectorGroup], found: Mistakes) -> None:
-    """Rejects groups that wait for each other."""
+    """Adds a mistake for each group that starts after itself, and one for groups that wait for each other."""
     after = {group.name: {name for name in group.after if name != group.name} for group in groups}
     stuck = dict(after)
     while free := [name for name, others in stuck.items() if not others & stuck.keys()]:

@@ -31,7 +31,7 @@ CONNECTORS_MAX = 100
 _CLASSES = sorted({*CONNECTOR_PROPERTIES} - {TOPIC_CLASS})
 PROPERTY_VALUE_LENGTH_MAX = 65_536
 CLASS_BINDING = "class"
-"""The name in a binding that replaces the class of a connector, and with it all its properties."""
+"""The property name in a binding that replaces the class of a connector; the connector's own properties are dropped."""
 
 
 def connector_from_properties(
@@ -42,7 +42,8 @@ def connector_from_properties(
     place: Place,
     found: Mistakes,
 ) -> Connector:
-    """Returns a connector, with the slips of public projects corrected, each with a warning (SPEC Z27)."""
+    """Returns a connector. Property names and date formats that public projects misspell are corrected, each with a warning
+    (SPEC Z27)."""
     mended: dict[str, str] = {}
     for written, value in properties.items():
         name_meant = MISSPELLED.get(written, written)
@@ -84,7 +85,7 @@ def check_connectors(window: Window, may: Collection[ConnectorDirection], found:
 
 
 def check_properties(connector: Connector, found: Mistakes) -> None:
-    """Checks class and properties of one connector, of any origin."""
+    """Adds mistakes and warnings about the class and the properties of one connector."""
     directions = CONNECTOR_PROPERTIES.get(property_class(connector))
     if connector.kind in REFUSED_CLASSES:
         message = f"connector class {connector.kind!r} does not exist yet: {REFUSED_CLASSES[connector.kind]}"
@@ -145,15 +146,16 @@ def check_properties(connector: Connector, found: Mistakes) -> None:
 
 
 def _is_known(connector: Connector, name: str, value: str) -> bool:
-    """Whether a property that chooses a format may have this value. For an external topic its adapter decides: the value may be a
-    field.
+    """Whether the property `name` may have `value` (in lower case); a property without listed values may have any. For `kafkatype`
+    of an external topic any value passes: it may name a field, and the adapter checks it later.
     """
     is_field = name == "kafkatype" and property_class(connector) == TOPIC_CLASS
     return is_field or value in PROPERTY_VALUES.get(name, {value})
 
 
 def _warn_of_idle(connector: Connector, table: Mapping[str, Support], found: Mistakes) -> None:
-    """Adds one warning that names every property without effect, with the reason; none for values that request nothing."""
+    """Adds one warning that names every property without effect, with the reason. A property whose value requests nothing is
+    left out."""
     idle: dict[str, str] = {}
     for name, value in connector.properties:
         is_judged = connector.kind in BUS_KINDS and name in JUDGED
@@ -174,8 +176,8 @@ def rebind(project: Project, bindings: Mapping[str, Mapping[str, str]]) -> Proje
     """Returns the project with connector properties overridden.
 
     A key is `query/window/connector`, `query/window` (all its connectors) or the name of a connector (in any window); the longer
-    form has precedence. The property `class` replaces the class and drops the properties that the project gave. UsageError for a
-    key that names no connector.
+    form has precedence. The property `class` replaces the class and drops the properties that the project defines. Raises
+    UsageError for a key that names no connector.
     """
     known = {key for query, window, connector in _connectors(project) for key in _keys(query, window, connector)}
     for key in bindings:
@@ -203,7 +205,7 @@ def _connectors(project: Project) -> Iterator[tuple[str, str, str]]:
 
 
 def _keys(query: str, window: str, connector: str) -> tuple[str, str, str]:
-    """Returns the keys from the least to the most exact."""
+    """Returns the binding keys of a connector, from the least to the most specific."""
     return connector, f"{query}/{window}", f"{query}/{window}/{connector}"
 
 

@@ -1,4 +1,4 @@
-"""The connectors and properties that a project may name (SPEC I2-I6): which work, which need not, which do not exist yet."""
+"""The connectors and properties that a project may name (SPEC I2-I6): which have an effect, and which are refused."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from hotspare.model.project import Connector, ConnectorDirection
 
 
 class Support(Enum):
-    """The way in which hotspare treats a property."""
+    """How hotspare treats a connector property."""
 
     IMPLEMENTED = "implemented"
     NO_EFFECT = "accepted, no effect"
-    """Its purpose is reached in another way, or it only tunes something that does not exist here."""
+    """hotspare reaches the property's purpose in another way, or the property only tunes something that hotspare lacks."""
     MISSING = "not implemented"
-    """It would change the events, so it is refused by name."""
+    """The property would change the events, so a project that sets it is refused."""
 
 
 def _table(implemented: str, no_effect: str, missing: str) -> dict[str, Support]:
@@ -109,7 +109,7 @@ def is_bus(connector: Connector) -> bool:
 
 
 def property_class(connector: Connector) -> str:
-    """Returns the key of CONNECTOR_PROPERTIES for its properties."""
+    """Returns the key of CONNECTOR_PROPERTIES whose table applies to the connector."""
     return TOPIC_CLASS if is_external_topic(connector) else connector.kind
 
 
@@ -121,7 +121,7 @@ REFUSED_CLASSES: dict[str, str] = {
     **dict.fromkeys(("url", "websocket", "sniffer", "smtp", "cassandra", "cas", "lasr", "db", "hdat", "adapter"), _CLIENT),
     **dict.fromkeys(("videocap", "uvc", "pylon", "audio"), _CAMERA),
 }
-"""The classes of connectors that cannot run here, with the reason."""
+"""The classes of connectors that hotspare does not run, each with the reason."""
 
 REQUIRED: dict[str, tuple[str, ...]] = {"fs": ("fsname",), "lua": ("code",), "python": ("code",)}
 """The properties, by class, without which a connector cannot start."""
@@ -137,7 +137,7 @@ REFUSED_VALUES: dict[tuple[str, str], str] = {
     ("fstype", "cef"): "log lines are not parsed; convert them to csv or json with your own program",
     ("fstype", "syslog"): "log lines are not parsed; convert them to csv or json with your own program",
 }
-"""The values of these properties that cannot be supported here, with the reason."""
+"""The values, in lower case, of format properties that hotspare does not support, each with the reason."""
 
 NO_EFFECT: dict[str, str] = {
     "transactional": "each event of a message is accepted or rejected on its own",
@@ -169,13 +169,13 @@ AS_IT_IS: dict[str, frozenset[str]] = {
     "kafkainitialoffset": frozenset({"", "smallest", "earliest", "0"}),
     "rate": frozenset({"", "0"}),
 }
-"""The values, in lower case, that request only what holds anyway; FALSE_TEXTS for all other properties."""
+"""By property, the values in lower case that only request hotspare's normal behavior. Other properties use FALSE_TEXTS."""
 
 FALSE_TEXTS: frozenset[str] = frozenset({"", "false", "0", "no", "never"})
-"""The values with which a missing property requests nothing."""
+"""The values, in lower case, with which an unsupported property requests nothing."""
 
 NO_KEY_COLUMN = "noautogenfield"
-"""The property for rows that lack the column of the key, because their window generates it."""
+"""The property of a connector whose rows lack the key column, because the window generates the key."""
 
 MISSPELLED: dict[str, str] = {"useoffsetmesgid": "useoffsetmsgid", "dataformat": "dateformat"}
 """The names that public projects misspell, with the right ones (SPEC Z27)."""

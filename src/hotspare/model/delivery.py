@@ -1,7 +1,7 @@
-"""The outputs of a window that its stream holds, as the subscribing connectors of a bus request them (SPEC I14, I15).
+"""Which outputs of a window its stream holds, as the subscribing connectors of a bus request them (SPEC I14, I15).
 
-All readers of a topic read the same, so all connectors of a window must request the same. A file can choose its own part of a whole
-stream.
+All readers of a topic read the same messages, so all bus connectors of a window must request the same outputs. A connector to a
+file may select outputs by itself if the stream holds all of them.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Delivery:
 
 
 WHOLE_STREAM = Delivery()
-"""Everything, as the window emits it."""
+"""The default: the stream holds all outputs, as the window emits them."""
 
 
 def delivery_of(window: Window) -> Delivery:
-    """Returns the outputs that the window's stream holds."""
+    """Returns which outputs the window's stream holds."""
     collapsed, dropped = (_is_requested(window, name) for name in (COLLAPSE, NO_RETENTION_DELETES))
     return Delivery(
         UpdateBlocks.COLLAPSED if collapsed else UpdateBlocks.PAIRS,
@@ -66,7 +66,7 @@ def check_delivery(window: Window, found: Mistakes) -> None:
 
 
 def delivery_meaning(window: Window) -> dict[str, str]:
-    """Returns an empty mapping if the stream is whole."""
+    """Returns the entries for the project's hash; empty if the stream holds all outputs unchanged."""
     delivery, found = delivery_of(window), dict[str, str]()
     if delivery.updates is not WHOLE_STREAM.updates:
         found["updates in the stream"] = delivery.updates.value

@@ -13,17 +13,17 @@ UNIT_US: dict[str, int] = {
     "millisecond": 1_000,
     "microsecond": 1,
 }
-"""The units, longest first; each may also be written with a final s. The sources define only second and longer ones."""
+"""The units, longest first; each may also be written with a final s. The SAS documentation has only seconds and longer units."""
 
 DURATION_US_MAX = 36_525 * UNIT_US["day"]
-"""A hundred years: limits stay far from the ends of 64 bits."""
+"""The longest duration, a hundred years; sums of such durations still fit into 64 bits."""
 
 _UNITS = ", ".join(f"{name}s" for name in list(UNIT_US)[:-1]) + f" or {list(UNIT_US)[-1]}s"
 _DURATION = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)\s*([A-Za-z]+)", re.ASCII)
 
 
 def parse_duration(text: str) -> int:
-    """Returns microseconds, from 1 to DURATION_US_MAX; ValueError with the reason otherwise."""
+    """Returns microseconds, from 1 to DURATION_US_MAX. Raises ValueError with the reason for any other text."""
     match = _DURATION.fullmatch(text.strip())
     unit = match and UNIT_US.get(match[2].lower().removesuffix("s"))
     if match is None or not unit:
@@ -44,13 +44,15 @@ def format_duration(duration_us: int) -> str:
 
 
 def parse_unit(text: str) -> int:
-    """Returns the microseconds of a calendar unit: `hour`, `hours` or a duration such as `6 hours`."""
+    """Returns the microseconds of a calendar unit: `hour`, `hours` or a duration such as `6 hours`. Raises ValueError with the
+    reason for any other text."""
     bare = UNIT_US.get(text.strip().lower().removesuffix("s"))
     return bare if bare else parse_duration(text)
 
 
 def parse_seconds(text: str) -> int:
-    """Returns the microseconds of a number of seconds, as the ESP attribute heartbeat-interval has it."""
+    """Returns the microseconds of a number of seconds such as `1.5`, the form of the ESP attribute heartbeat-interval. Raises
+    ValueError as `parse_duration`."""
     return parse_duration(f"{text.strip()} seconds")
 
 

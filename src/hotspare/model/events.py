@@ -51,7 +51,7 @@ OPCODE_LETTER: dict[Opcode, str] = {
     Opcode.SAFE_DELETE: "SD",
     Opcode.UPDATE_BLOCK: "UB",
 }
-"""The text of an opcode in CSV. The sources show I, U, P, D; SD and UB are ours (SPEC A8: unverified)."""
+"""The text of an opcode in CSV. The sources show I, U, P, D; SD and UB are hotspare's own (SPEC A8: unverified)."""
 
 OPCODE_WORDS: dict[str, Opcode] = {letter.lower(): opcode for opcode, letter in OPCODE_LETTER.items()} | {
     opcode.name.lower().replace("_", ""): opcode for opcode in Opcode

@@ -1,4 +1,4 @@
-"""The meaning of the failover properties of SAS connectors, and which contradict each other (SPEC B2, D14-D17, I2, I3, Z27).
+"""The meaning of the failover properties of SAS connectors, and their contradictions (SPEC B2, D14-D17, I2, I3, Z27).
 
 A subscriber with hotfailover=true is precise; with hotfailover=false, which requests no failover, it is simple. A quality that the
 window itself names applies if no property is set; a property with another value is an error.
@@ -18,9 +18,9 @@ FAILOVER = "hotfailover"
 JUDGED: frozenset[str] = frozenset(
     {FAILOVER, "snapshot", "numbufferedmsgs", "useoffsetmsgid", "zookeeperhostport", "collapse", "rmretdel"}
 )
-"""The properties of bus connectors whose values are checked here, each by itself."""
+"""The properties of bus connectors whose values this module checks, each independently of the others."""
 TOPIC_NAMES = ("kafkatopic", "urlhostport")
-"""The properties that are checked here if both are given."""
+"""The properties that this module checks if a connector has both."""
 
 _TRUTH = {"true": "true", "1": "true", "yes": "true", "false": "false", "0": "false", "no": "false", "": ""}
 _NUMBER = re.compile(r"[0-9]{1,12}", re.ASCII)
@@ -28,7 +28,8 @@ _ONLY_WITH_FAILOVER = ("numbufferedmsgs", "zookeeperhostport")
 
 
 def effective_quality(window: Window) -> Quality:
-    """Returns the quality of the window's output stream: its own, else the one its connectors request, else precise."""
+    """Returns the quality of the window's output stream: the one that the window names, else simple if all its subscribing bus
+    connectors have hotfailover=false, else precise."""
     if window.quality is not None:
         return window.quality
     asked = {boolean_property(c, FAILOVER) for c in window.connectors if _is_subscriber(c)}

@@ -40,7 +40,7 @@ def forwarding_sources(project: Project, found: Mistakes) -> ForwardingSources:
 def check_forwarded(
     to: ForwardingSources, windows: Mapping[WindowId, Window], schemas: Mapping[WindowId, Schema], found: Mistakes
 ) -> None:
-    """Checks that a forwarding window has the schema of its target."""
+    """Adds a mistake for each window of `to` that does not have the schema of the source window to which it forwards."""
     for target, sources in to.items():
         for source in sources:
             own, wanted = schemas.get(source), schemas.get(target)
@@ -53,7 +53,8 @@ def check_forwarded(
 def order_with_forwarding(
     order: Sequence[WindowId], inputs: Mapping[WindowId, Sequence[tuple[WindowId, str]]], to: ForwardingSources, found: Mistakes
 ) -> list[WindowId]:
-    """Returns the windows with inputs and forwarding ones first; else in the given order."""
+    """Returns the windows ordered so that each follows its inputs and the windows that forward to it; ties keep the given order.
+    Adds a mistake for a cycle, whose windows are last."""
     if not to:
         return list(order)
     before = {window: [source for source, _ in inputs[window]] + list(to.get(window, ())) for window in order}

@@ -1,6 +1,6 @@
-"""Functions that see each other, and their other names besides fields: properties, patterns, the elements of a loop (SPEC A25).
+"""Functions that may read each other's values, and other names for expressions: properties, patterns, loop elements (SPEC A25).
 
-Functional windows consist of these: plain data, both texts of it, and the rules.
+Functional windows consist of such functions. The module has their plain data, YAML and XML for it, and the rules.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ class PropertyKind(Enum):
 
 _LISTS = (PropertyKind.LIST, PropertyKind.SET)
 OUTER, INNER = ",", ":"
-"""The default separators: between the items of lists and sets and the pairs of maps, and within a pair."""
+"""The default separators. OUTER separates the items of a list or set and the pairs of a map, INNER the parts of a pair."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContextProperty:
-    """A property of a context. `outer` is "" except for lists, sets and maps, `inner` except for maps."""
+    """A property of a context. `outer` separates the items of lists and sets and the pairs of maps; "" for other kinds. `inner`
+    separates the key and the value of a map's pair; "" for other kinds."""
 
     kind: PropertyKind
     name: str
@@ -53,7 +54,8 @@ class ContextProperty:
 
 @dataclass(frozen=True, slots=True)
 class FunctionContext:
-    """The `patterns`, and the `functions` by the field that each computes, in the order of evaluation."""
+    """The `functions`, each with the field that it computes, in the order of evaluation; and the properties and `patterns` (regular
+    expressions), by name, that they may use."""
 
     functions: tuple[tuple[str, Expression], ...]
     properties: tuple[ContextProperty, ...] = ()
@@ -68,9 +70,9 @@ class LoopKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class EventLoop:
-    """A loop over the elements of a text. `text`: the expression that gives it. `path`: an XPath, a path in JSON or a regular
-    expression that finds the elements; `group`: the part of a match that is used. `data`: the name by which functions see an
-    element.
+    """A loop over the elements of a text. `text`: the expression whose value is the text. `path`: the XPath, JSON path or regular
+    expression that finds the elements. `group`: the group of a regular expression whose text is the element. `data`: the name by
+    which functions read an element.
     """
 
     kind: LoopKind
@@ -85,7 +87,8 @@ class EventLoop:
 
 @dataclass(frozen=True, slots=True)
 class FunctionProgram:
-    """The functions of a window. `opcode`, `generate`: of the event itself, None if not defined."""
+    """The functions of a window. `context` is that of the input event. `generate` and `opcode`: the expressions of these names, for
+    the event and not for a loop; None if not defined."""
 
     context: FunctionContext
     loops: tuple[EventLoop, ...] = ()
@@ -94,7 +97,7 @@ class FunctionProgram:
 
     @property
     def contexts(self) -> tuple[FunctionContext, ...]:
-        """The context of the event and those of its loops."""
+        """The context of the event, followed by the contexts of the loops."""
         return (self.context, *(loop.context for loop in self.loops))
 
 
@@ -243,7 +246,8 @@ def yaml_of_loop(loop: EventLoop, writer: YamlWriter) -> Written:
 
 
 def context_of_xml(values: EspValues, element: Any) -> FunctionContext:
-    """Returns the context; a function without a text is null."""
+    """Returns the context of an element `<function-context>`, empty without one. A function without a text becomes the expression
+    `null`."""
     tree = values.tree
     outer = tree.only_child(element, "function-context")
     if outer is None:

@@ -11,7 +11,7 @@ def expression_meaning(expression: Expression) -> str:
 
 
 def initialization_meaning(initialization: Initialization) -> dict[str, str]:
-    """Returns an empty mapping if a window has none."""
+    """Returns the entries for the project's hash; empty if the window has no initialization."""
     found = {f"function {f.name}": f"{expression_meaning(f.code)} as {f.type}" for f in initialization.functions}
     if initialization.code is not None:
         found["initializer"] = expression_meaning(initialization.code)
@@ -30,7 +30,7 @@ def retention_meaning(retention: Retention | None) -> str:
 
 
 def emission_meaning(emission: Emission) -> dict[str, str]:
-    """Returns an empty mapping if the window emits everything as it computes it."""
+    """Returns the entries for the project's hash; empty if the window emits all rows as it computes them."""
     found: dict[str, str] = {}
     if emission.output is AcceptedOpcodes.INSERT_ONLY:
         found["output"] = emission.output.value

@@ -11,7 +11,7 @@ from hotspare.model.project import WindowId
 from hotspare.model.types import FieldType
 
 MISTAKES_MAX = 200
-"""The most mistakes that are kept: a text that is not a project at all would have too many to read."""
+"""Limit on the stored mistakes, and on the stored warnings; a text that is not a project would have more than a user can read."""
 
 
 WITHOUT_EFFECT = "without effect"
@@ -24,11 +24,11 @@ NO_PROJECT = "is not a project"
 
 
 class Mistakes:
-    """Gathers mistakes and warnings in any order and returns them in the order of the text, each once.
+    """Collects mistakes and warnings in any order and returns them in the order of the text, each once.
 
-    `windows`: those that have a mistake; a mistake in a window downstream of one of them may only follow from it. `assumed`: the
-    type of a field whose type cannot be read; None: then its schema cannot be read either. `has_unread_type`: whether there is such
-    a field.
+    `windows`: the windows with a mistake; a mistake in a window downstream of one may only be a consequence. `assumed`: the type
+    that replaces an unknown type of a field; None makes the schema unreadable. `has_unread_type`: whether a field has an unknown
+    type.
     """
 
     def __init__(self, assumed: FieldType | None = None) -> None:
@@ -41,7 +41,7 @@ class Mistakes:
 
     @contextmanager
     def about(self, *windows: WindowId) -> Iterator[None]:
-        """Adds the windows to `windows` if a mistake is added within the context."""
+        """Context manager: a mistake that is added inside also adds these windows to the attribute `windows`."""
         around, self._about = self._about, (*self._about, *windows)
         try:
             yield
@@ -78,8 +78,8 @@ class Mistakes:
 
 
 def brief(warnings: Sequence[Mistake]) -> list[Mistake]:
-    """Returns the warnings, with all of one kind merged into one, at the place of the first. It names each subject once, with the
-    number of its warnings if there are several.
+    """Returns the warnings, with all warnings of one kind merged into one at the place of the first. The merged warning names each
+    subject once, with the number of its warnings if there are several.
     """
     found: dict[str, Mistake] = {}
     counts: dict[str, Counter[str]] = {}

@@ -26,13 +26,13 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\
 
 
 def first_unprintable(text: str) -> str:
-    """Returns the first character of `text` that no project text can carry, or ""."""
+    """Returns the first character of `text` that a project's text may not contain, or ""."""
     found = _UNPRINTABLE.search(text)
     return found.group() if found else ""
 
 
 def nearest_name(name: str, known: Iterable[str]) -> str:
-    """Returns the one of `known` that is nearest to a name, or "" if none is near."""
+    """Returns the name in `known` that is nearest to `name`, ignoring case; "" if none is near."""
     lower = {k.lower(): k for k in sorted(known, reverse=True)}
     near = difflib.get_close_matches(name.lower(), list(lower), n=1, cutoff=0.6)
     return lower[near[0]] if near else ""

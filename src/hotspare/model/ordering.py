@@ -1,4 +1,4 @@
-"""The order in which windows are evaluated: each after those whose events it receives."""
+"""The order in which windows are evaluated: each window after the windows whose events it receives."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ K = TypeVar("K", bound=Hashable)
 
 
 def inputs_first(names: Sequence[K], inputs: Mapping[K, Sequence[K]]) -> tuple[list[K], list[K]]:
-    """Returns the names, each after its inputs and else in the given order; and the names on or downstream of a cycle. An input may
-    occur more than once; one that is not among the names is ignored.
+    """Returns two lists: the names, each after its inputs, ties in the given order; and the names on or downstream of a cycle. An
+    input may occur more than once. An input that is not in `names` is ignored.
     """
     rank = {name: i for i, name in enumerate(names)}
     followers: dict[K, list[K]] = {name: [] for name in names}

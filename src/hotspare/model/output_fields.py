@@ -21,11 +21,12 @@ FIELD_EXPRESSIONS: Mapping[str, ElementShape] = {
     "output": shape(children="field-expr", refused={"field-plug": OF_A_LIBRARY}),
     "field-expr": shape(DIALECT),
 }
-"""The elements of ESP XML."""
+"""The shapes of the ESP XML elements that hold one expression per non-key field."""
 
 
 def read_outputs(values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> tuple[Expression, ...]:
-    """Returns the expressions that are named in YAML, in the order of the schema."""
+    """Returns the expressions under `outputs` in YAML, in the order of the schema's non-key fields. Adds a mistake for an unknown
+    field, a key field, and a field without an expression."""
     outputs = values.expressions(node, "outputs")
     schema: Schema | None = common.get("schema")
     if schema is None:
@@ -60,7 +61,7 @@ def named_outputs(schema: Schema | None, outputs: Sequence[Expression]) -> list[
 
 
 def fields_with_outputs(schema: Schema | None, outputs: Sequence[Expression]) -> Iterator[tuple[Field | None, Expression]]:
-    """Yields the expressions with their fields, also for invalid windows: None for each field if the counts differ."""
+    """Yields each expression with its non-key field, also for invalid windows: all fields are None if the counts differ."""
     fields: list[Field | None] = [*_values(schema)]
     if len(fields) != len(outputs):
         fields = [None] * len(outputs)

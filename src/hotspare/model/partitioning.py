@@ -54,8 +54,8 @@ def refused_shards(resolved: Resolved, count: int) -> ProjectError | None:
 
 
 def carried_keys(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> dict[WindowId, frozenset[str]]:
-    """Returns, for each window, the fields that hold the value by which its source is partitioned; `partition_by`: by source
-    window.
+    """Returns, for each window, the fields that hold the value by which its source is partitioned. `partition_by`: the partitioning
+    field of each source window.
     """
     keys, _ = _followed(resolved, partition_by)
     return keys
@@ -70,7 +70,7 @@ def obstacles(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple
 def _followed(resolved: Resolved, partition_by: Mapping[WindowId, str]) -> tuple[dict[WindowId, frozenset[str]], list[Obstacle]]:
     keys: dict[WindowId, frozenset[str]] = {}
     found: list[Obstacle] = []
-    told: set[WindowId] = set()  # windows already reported, and those behind them
+    told: set[WindowId] = set()  # windows already reported, and the windows downstream of them
     for window in resolved.windows:
         given = resolved.window_inputs(window)
         held = [keys[source] for source, _ in window.inputs]
@@ -110,5 +110,5 @@ def _choices(schema: Schema) -> str:
 
 
 def _candidates(schema: Schema) -> list[str]:
-    """Returns the fields that may hold the value. A double does not keep it, because several integers are one double."""
+    """Returns the fields whose type may hold a partitioning value. A double may not: several large integers become one double."""
     return [each.name for each in schema.fields if each.type in KEY_TYPES]

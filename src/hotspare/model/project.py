@@ -19,7 +19,7 @@ NOWHERE = Place()
 
 
 class Dialect(Enum):
-    """The language of an expression; all become the same typed tree."""
+    """The language of an expression. Expressions of all languages are compiled to the same kind of typed tree."""
 
     SPARK_SQL = "spark-sql"
     ESP = "esp"
@@ -32,8 +32,8 @@ class Dialect(Enum):
 
 
 class IndexType(Enum):
-    """The type of a window's index (SPEC A14). All keyed types behave alike here; EMPTY keeps nothing. `Resident` decides which
-    rows may be evicted from memory.
+    """The type of a window's index (SPEC A14). EMPTY stores no rows; all other types behave alike in hotspare. `Resident` decides
+    which rows may be evicted from memory.
     """
 
     HASH = "pi_HASH"
@@ -85,8 +85,9 @@ class Retention:
     """A window's rule for evicting rows. `limit` is microseconds for the kinds by time, events for those by count.
 
     `time_field`: name of a date or stamp field for event time; "" for system time. `unit_us`: length of the calendar unit of
-    bytime_jumping_lookback in microseconds, else 0. `by`: names of fields; rows that agree in them are a group, and the limit is
-    that of each group. Empty: all rows are one. `eviction`: AFTER if no event evicts, because retention goes by system time.
+    bytime_jumping_lookback in microseconds, else 0. `by`: names of fields; rows with equal values in them are a group, and the
+    limit applies to each group. Without names all rows are one group. `eviction`: always AFTER for system time, where no event
+    evicts.
     """
 
     kind: RetentionKind
@@ -112,7 +113,7 @@ class Expression:
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A function that the project defines. `type`: the type of its value, as written."""
+    """A function that the project defines. `type`: the type of its result, as the project writes it."""
 
     name: str
     type: str
@@ -134,9 +135,9 @@ NO_INITIALIZATION = Initialization()
 
 class ConnectorDirection(Enum):
     PUBLISH = "pub"
-    """Brings events into its window."""
+    """The connector publishes events to its window."""
     SUBSCRIBE = "sub"
-    """Reads the outputs of its window."""
+    """The connector reads the outputs of its window."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,20 +191,20 @@ class Publication(Enum):
     """Published if the window has a subscribing connector, or, in a project without any, if no edge leaves the window."""
     PUBLISHED = "published"
     NEEDED = "needed"
-    """Published if the window has a subscribing connector, or its type or its requests need its stream."""
+    """Published if the window has a subscribing connector, if its type needs a stream, or if its outputs request answers."""
     HIDDEN = "hidden"
     UNWANTED = "unwanted"
-    """Not published in a run over recorded input, where nothing reads its stream; projects cannot write this."""
+    """Not published: a run over recorded input does not need the stream. Projects cannot write this value."""
 
 
 PUBLICATIONS = {"true": Publication.PUBLISHED, "false": Publication.HIDDEN, "needed": Publication.NEEDED}
-"""The meaning of the values of a window's `publish`."""
+"""The texts that a project may write for `publish` of a window, with their meaning."""
 PUBLICATION_TEXTS = {publication: text for text, publication in PUBLICATIONS.items()}
 
 
 class Resident(Enum):
-    """Whether a window's rows may be evicted from memory when its budget is spent: never, after those of other windows, or when
-    they are cold. No output depends on it.
+    """Whether a window's rows may be evicted when the memory budget is spent: never (ALWAYS), only after the rows of other windows
+    (PREFER), or as soon as they are cold. No output depends on this setting.
     """
 
     ALWAYS = "always"
@@ -223,7 +224,7 @@ class Beats(Enum):
 
 
 EVERY_SLOT = -1
-"""The slot of an edge that takes every event. As the value of a splitter: every edge takes the event."""
+"""The slot of an edge that receives every event. An event for which the splitter returns this value enters every edge."""
 
 
 class Updates(Enum):
@@ -236,7 +237,7 @@ class Emit(Enum):
     CHANGES = "changes"
     """All rows that the window computes."""
     NEW = "new"
-    """An insert for what is new in the window because of a new event, and nothing else (`Newness` of its type)."""
+    """Only inserts, one for each row that is new because of a new event (`Newness` of the window type)."""
 
 
 EMITS = {emit.value: emit for emit in Emit}
@@ -244,11 +245,11 @@ EMITS = {emit.value: emit for emit in Emit}
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """The way in which a window emits its rows (SPEC A17).
+    """How a window emits its rows (SPEC A17).
 
-    `output`: the opcodes that are emitted; others are dropped. `produces`: those that the project allows the window to make; others
-    are bad events. `pulse_us`: rows wait for the next pulse, at this interval in microseconds; 0: they are emitted at once. If
-    updates are collapsed and no pulse is defined, each heartbeat is one.
+    `output`: the opcodes that are emitted; rows with others are dropped. `produces`: the opcodes that the project allows; rows with
+    others become bad events. `pulse_us`: microseconds between pulses, at which waiting rows are emitted; 0 emits them at once. If
+    updates are collapsed and no pulse is defined, each heartbeat is a pulse.
     """
 
     output: AcceptedOpcodes = AcceptedOpcodes.ANY
@@ -258,25 +259,25 @@ class Emission:
     emit: Emit = Emit.CHANGES
 
     def pulse_interval_us(self, heartbeat_us: int) -> int:
-        """Returns the microseconds between two pulses; 0 if nothing waits."""
+        """Returns the microseconds between two pulses; 0 if rows are emitted at once."""
         return self.pulse_us or (heartbeat_us if self.updates is Updates.COLLAPSED else 0)
 
 
 DEFAULT_EMISSION = Emission()
-"""The window emits everything at once, as it computes it."""
+"""The default emission: all rows at once, as the window computes them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
     """The fields of every window; `hotspare.windows` has a folder per type, whose declaration adds its own.
 
-    `schema` is None if it follows from the inputs and the text gives none.
+    `schema` is None if the project does not write it, because it follows from the inputs.
 
     `splitter` computes an event's slot from the emitted fields (SPEC A34); None: every edge takes every event.
-    `splitter_initialization`: variables and functions for it alone.
+    `splitter_initialization`: variables and functions that only the splitter uses.
 
-    `quality` is that of the window's output stream; None if the text gives none (`failover_rules.effective_quality`).
-    `text_bytes_max`: at most this many bytes of UTF-8 of a computed string are kept (SPEC A17); 0: all.
+    `quality` is that of the window's output stream; None if the project writes none (`failover_rules.effective_quality`).
+    `text_bytes_max`: computed strings are cut to this number of UTF-8 bytes (SPEC A17); 0: never.
     """
 
     declared_by: ClassVar[Any]
@@ -300,7 +301,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge between two windows. `slot`: of the source's splitter; the edge takes the events with this slot."""
+    """An edge between two windows. `slot`: the edge receives only events for which the source's splitter returns this slot;
+    EVERY_SLOT: all events."""
 
     source: str
     target: str
@@ -310,7 +312,7 @@ class Edge:
 
 
 class Singletons(Enum):
-    """Whether source windows that no edge touches take part (SPEC A41)."""
+    """Whether source windows without any edge are part of the running project (SPEC A41)."""
 
     EXCLUDED = "excluded"
     INCLUDED = "included"

@@ -1,4 +1,4 @@
-"""The choice of published windows, replaced by the caller that runs a project over recorded input."""
+"""Replaces the published windows of a project, for runs over recorded input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotspare.model.project import Project, Publication, WindowId
 
 
 def with_published_windows(project: Project, wanted: Set[WindowId]) -> Project:
-    """Returns the project with exactly the wanted windows published."""
+    """Returns the project with exactly the windows in `wanted` published."""
     queries = []
     for query in project.queries:
         windows = []

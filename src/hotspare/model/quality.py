@@ -1,4 +1,5 @@
-"""Qualities of service, one per output stream: which outputs spares hold, and when its progress is written (SPEC D1-D7, D9, D15).
+"""Qualities of service, one per output stream: which outputs spares hold, and when the stream's progress is written (SPEC D1-D7,
+D9, D15).
 
 A quality never decides who may publish. Its text is one form for YAML, ESP XML, the command line and a group's facts:
 
@@ -20,7 +21,7 @@ from hotspare.base.errors import UsageError
 from hotspare.model.durations import format_duration, parse_duration
 
 COUNT_MAX = 1_000_000_000
-"""The value of `progress_events` if only the time counts."""
+"""The largest number of events in a quality. As `progress_events`, it means that only `progress_ms` counts."""
 _MS_US = 1_000
 _MS_MAX = 24 * 3_600_000
 
@@ -33,17 +34,17 @@ class QualityKind(Enum):
     BUFFERED = "buffered"
     """Spares keep their newest outputs, by time or by count, and replay those that are not committed."""
     TRIMMED = "trimmed"
-    """Progress is written at intervals of outputs or of time; spares hold what follows it and replay it: at least once."""
+    """Progress is written at intervals of outputs or of time; spares hold the outputs after it and replay them: at least once."""
     PRECISE = "precise"
-    """Progress is written with every output; spares hold what follows it: exactly once."""
+    """Progress is written with every output; spares hold the outputs after it and replay them: exactly once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """A kind with its parameters; those of other kinds are 0. UsageError if they do not fit together.
+    """A kind with its parameters; parameters of other kinds are 0. Raises UsageError if kind and parameters do not fit together.
 
-    `window_ms`, `window_events`         buffered: how much a spare keeps, one of the two
-    `progress_events`, `progress_ms`     trimmed: progress is written after that many outputs or that time, whichever is first
+    `window_ms`, `window_events`         buffered: the outputs that a spare keeps, by exactly one of age and count
+    `progress_events`, `progress_ms`     trimmed: progress is written after this count of outputs or this time, whichever is first
     """
 
     kind: QualityKind = QualityKind.PRECISE
@@ -80,19 +81,19 @@ class Quality:
 
 _HINT = "write precise, simple, buffered 15 seconds, buffered 1000 events, or trimmed 10 events or 1 second"
 PRECISE = Quality()
-"""The default of every output stream."""
+"""The quality of an output stream for which the project requests none."""
 SIMPLE = Quality(QualityKind.SIMPLE)
 BUFFERED = Quality(QualityKind.BUFFERED, window_ms=15_000)
-"""The default without parameters: the window of the sources' examples (SPEC D7)."""
+"""The meaning of the text `buffered` without parameters, as in SAS examples (SPEC D7)."""
 TRIMMED = Quality(QualityKind.TRIMMED, progress_events=10, progress_ms=1_000)
-"""The default without parameters: the interval of the sources' examples (SPEC D9), and never later than a second."""
+"""The meaning of the text `trimmed` without parameters, as in SAS examples (SPEC D9); progress is never later than a second."""
 
 _DEFAULTS = {q.kind.value: q for q in (PRECISE, SIMPLE, BUFFERED, TRIMMED)}
 _EVENTS = re.compile(r"([0-9]{1,10})\s+events?", re.ASCII)
 
 
 def parse_quality(text: str) -> Quality:
-    """Returns the quality that `text` names; a parameter that it omits has its default. UsageError with the reason."""
+    """Returns the quality that `text` names; an omitted parameter has its default. Raises UsageError with the reason."""
     name, _, rest = " ".join(text.split()).partition(" ")
     default = _DEFAULTS.get(name)
     if default is None:

@@ -1,7 +1,7 @@
-"""Whether an engine can rebuild a project's state from recent input alone, and from how much (SPEC F11). Pure.
+"""Decides whether an engine can rebuild a project's state from recent input alone, and how much input that takes (SPEC F11). Pure.
 
 A bound by time (`retention_needs.state_bound`) is not enough. Time by a field of the events need not advance. A row that is updated
-again and again lives for ever. And a window type must be shown to remember nothing else that shows in its outputs: a law checks
+again and again is never evicted. And a window type must not remember anything else that affects its outputs: a law checks
 this for the types that declare it (`WindowType.is_time_bounded`).
 """
 
@@ -17,16 +17,17 @@ from hotspare.model.window_type import type_of
 
 TICK_GAP_US = 2_000_000
 """The largest gap between ticks that counts as continuous: an active engine's ticks are at most a second apart in a partition.
-After a larger gap the engine counts from there again (`ha.rules.warming`).
+After a larger gap the engine restarts its count at the end of the gap (`ha.rules.warming`).
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RecentInput:
-    """The newest `span_us` microseconds of input determine the state if `refusals` is empty; else these are the reasons against it.
+    """The input from which the state can be rebuilt: the newest `span_us` microseconds. If `refusals` is not empty, the state
+    cannot be rebuilt from recent input, for these reasons.
 
-    The span is twice as long as anything is remembered. An engine without an old row accepts an event that other engines refuse
-    because of that row, and keeps it as long as any.
+    The span is twice as long as any row is remembered. An engine that lacks an old row accepts an event that other engines refuse
+    because of that row, and then keeps the event for the full time.
     """
 
     span_us: int

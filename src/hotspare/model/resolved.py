@@ -19,10 +19,11 @@ from hotspare.model.window_type import WindowInput, type_of
 class ResolvedWindow:
     """A window with its full schema and its inputs in the order of their edges, each with the edge's role.
 
-    `slots`: those of the same edges, EVERY_SLOT if the source has no splitter. `modules`: those that its code needs, in order.
-    `forwarding_windows`: for a source window, the windows that forward their outputs to it. `requesting_window`: for a window that
-    enters by answers, the window whose outputs request them; it has no inputs. `idle_us`: how long after its newest event the
-    window's event time advances by itself, 0 if it does not: the longest such time of its sources if all of them define one.
+    `slots`: the slots of the same edges, EVERY_SLOT if the source has no splitter. `modules`: the modules that its code needs, in
+    order. `forwarding_windows`: for a source window, the windows that forward their outputs to it. `requesting_window`: for a
+    window whose events are answers, the window whose outputs request them; the window then has no inputs. `idle_us`: how long after
+    its newest event the window's event time advances by itself, 0 if it does not: the longest such time of its sources if all
+    define one.
     """
 
     id: WindowId

@@ -12,7 +12,8 @@ _BY_FIRST_EVENT = (RetentionKind.BYCOUNT_JUMPING, RetentionKind.BYTIME_JUMPING)
 
 
 def retention_horizons(retention: Retention | None) -> Iterator[StateHorizon]:
-    """Yields what a retention lets a window remember; nothing without retention, or if each group keeps rows for ever."""
+    """Yields the bounds that a retention sets on a window's rows. Yields none without retention, and none if it has groups, because
+    the number of groups is not bounded."""
     if retention is None or retention.by:
         return
     if retention.kind.is_by_count:

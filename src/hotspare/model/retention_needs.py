@@ -24,9 +24,9 @@ _HOLDS = "holds its outputs until the next pulse"
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """Facts of a plan's windows about rows. `with_rows`: those that remember rows. `insert_only`: those whose outputs are inserts
-    alone, so that rows downstream are never evicted with theirs. `tables`: the inputs in which a window looks up rows by key.
-    `only_tables`: the windows that keep rows of their tables and no others."""
+    """Facts about the rows of a plan's windows. `with_rows`: the windows that remember rows. `insert_only`: the windows that emit
+    only inserts, so that evicting their rows evicts none downstream. `tables`: by window, the inputs in which it looks up rows by
+    key. `only_tables`: the windows that keep rows of their tables and no others."""
 
     with_rows: frozenset[WindowId]
     insert_only: frozenset[WindowId]
@@ -52,7 +52,7 @@ class RetentionNeed:
 
 class Severity(Enum):
     NOTE = "note"
-    """Nothing is wrong, and no setting of the topic would change it."""
+    """Information: nothing is wrong, and no setting of the topic would change the fact."""
     WARNING = "warning"
     """Engines can join as long as a snapshot exists."""
     REFUSAL = "refusal"
@@ -71,8 +71,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotSchedule:
-    """The schedule of snapshots. `interval_ms` 0 is never, None after enough events. `kept_count` confirmed ones may be restored,
-    the oldest if newer ones are damaged.
+    """The schedule of snapshots. `interval_ms`: time between two, 0: snapshots are off, None: the schedule is not by time.
+    `kept_count`: the number of confirmed snapshots that are retained; the oldest is restored if all newer ones are damaged.
     """
 
     interval_ms: int | None
@@ -80,7 +80,7 @@ class SnapshotSchedule:
 
     @property
     def oldest_ms(self) -> int:
-        """The greatest age of the oldest one that is kept, including the one being written; 0 if unknown."""
+        """The greatest age in ms of the oldest retained snapshot, while the next one is being written; 0 if it cannot be known."""
         return (self.kept_count + 1) * (self.interval_ms or 0)
 
 
@@ -120,7 +120,7 @@ def retention_needs(resolved: Resolved, keeping: RowFacts) -> tuple[RetentionNee
 
 
 def _looking_up(resolved: Resolved, keeping: RowFacts) -> Mapping[WindowId, WindowId]:
-    """Returns for each table, and each window whose rows become those of a table, a window that looks rows up in it."""
+    """Returns, for each table and each window upstream whose rows become rows of the table, a window that looks up rows in it."""
     found: dict[WindowId, WindowId] = {}
     for window in reversed(resolved.windows):
         if window.id in found and len(window.inputs) == 1 and not type_of(window.window).needs_rows:
@@ -137,7 +137,8 @@ def _remedy(
     looking_up: Mapping[WindowId, WindowId],
 ) -> str:
     """Returns what the project must add so that the rows of a window that keeps them for ever are evicted, or, for the rows of a
-    table, that they have to be deleted. `unbounded`: its inputs that do not evict all their rows. `looking_up`: as `_looking_up`.
+    table, that they have to be deleted. `unbounded`: the window's inputs that do not evict all their rows. `looking_up`: the result
+    of `_looking_up`.
     """
     if window.id in looking_up and _takes_retention(window):
         return f"delete rows that are no longer needed; retention would delete rows that {looking_up[window.id]} looks up"
@@ -165,8 +166,8 @@ def _takes_retention(window: ResolvedWindow) -> bool:
 @dataclass(frozen=True, slots=True)
 class StateBound:
     """The part of the input that determines a project's state (SPEC F10): the newest `span_us` microseconds if `unbounded` is
-    empty. Else `unbounded` lists the needs that go back further, or by other measures than time. `by_fields`: those by the time of
-    a field.
+    empty. Else `unbounded` lists the needs that are not bounded by time. `by_fields`: the needs whose time is a field of the
+    events.
     """
 
     span_us: int
@@ -185,8 +186,8 @@ class StateBound:
 
 
 def state_bound(resolved: Resolved, keeping: RowFacts) -> StateBound:
-    """Returns how far back the state of the whole project reaches. A window's span adds to the spans of its inputs, so spans add up
-    along the data flow.
+    """Returns how far back into the input the state of the project reaches. The span of a window is its own plus the longest span
+    of the windows upstream.
     """
     needs: dict[WindowId, dict[str, RetentionNeed]] = {}
     for need in retention_needs(resolved, keeping):
@@ -222,8 +223,8 @@ def check_retention(
 
 
 def check_snapshot_age(source: WindowId, retention_ms: int, age_ms: int) -> Finding | None:
-    """Applies rule 1 (SPEC H9) to the newest restorable snapshot, written `age_ms` ago: how long it can still be replayed. None if
-    the topic keeps messages for at least twice its age.
+    """Returns a warning if the messages after the newest restorable snapshot, written `age_ms` ago, may soon be deleted (rule 1 of
+    SPEC H9). None if the topic keeps messages for at least twice the snapshot's age.
     """
     if 2 * age_ms <= retention_ms:
         return None

@@ -10,8 +10,8 @@ from hotspare.model.project import KeyOrigin
 
 @dataclass(frozen=True, slots=True)
 class RowDefaults:
-    """The values for rows that lack them. `opcode` is UPSERT if the window is a table, in which a row replaces the one with its
-    key, else INSERT. `keys`: whether rows have the key, or the window generates it.
+    """The defaults for rows without an opcode or a key. `opcode`: UPSERT if the window is a table, in which a row replaces the row
+    with the same key; else INSERT. `keys`: whether rows contain the key, or the window generates it.
     """
 
     opcode: Opcode = Opcode.INSERT

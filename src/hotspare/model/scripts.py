@@ -116,7 +116,7 @@ def _arguments_from_xml(values: EspValues, element: Any) -> Arguments:
 
 
 def script_to_xml(script: Script) -> XmlElement:
-    """Returns the attributes and children in an element without a name."""
+    """Returns the attributes and children of the script, in an element with an empty tag."""
     attributes = {"init": script.init} if script.init else {}
     if script.modules:
         attributes["require"] = " ".join(script.modules)
@@ -131,7 +131,8 @@ def script_to_xml(script: Script) -> XmlElement:
 
 
 def language_from_xml(values: EspValues, element: Any) -> Language:
-    """Returns the language of a window whose type does not fix it; without an attribute, guesses it from the code."""
+    """Returns the language that the window's attribute names; without a valid attribute, guesses it from the code or from the name
+    of the code file."""
     text = values.attribute(element, LANGUAGE)
     found = parse_option(text, LANGUAGES, "language", values.tree.place(element), values.found) if text else None
     if found is not None:
@@ -148,7 +149,7 @@ def language_of(code: str) -> Language:
 
 
 def refuse_without_code(values: EspValues, element: Any, more: Sequence[str]) -> None:
-    """Rejects attributes and children, and those of `more`, that have a meaning only together with code."""
+    """Adds a mistake for each attribute (also those named in `more`) and each child that has a meaning only together with code."""
     place = values.tree.place(element)
     for name in (*XML_ATTRIBUTES.split(), *more):
         if element.get(name) is not None:
@@ -160,11 +161,11 @@ def refuse_without_code(values: EspValues, element: Any, more: Sequence[str]) ->
 
 
 _MODULE_KEYS = {"modules": (ModuleUse.MODULE, Language.LUA), "snippets": (ModuleUse.SNIPPET, Language.PYTHON)}
-"""The entries of a project, each with the language of modules that name none."""
+"""By key of a project in YAML: the use of its modules, and the language of modules that name none."""
 
 
 def modules_from_yaml(values: YamlValues, root: MappingNode) -> tuple[Module, ...]:
-    """Returns the entries `modules` and `snippets` of a project: name to code, or to language and code."""
+    """Returns the modules under the keys `modules` and `snippets` of a project: each name maps to code, or to language and code."""
     modules = []
     for key, (use, usual) in _MODULE_KEYS.items():
         for name, node in (values.entries(root, key).values if key in root.values else {}).items():
@@ -181,7 +182,7 @@ def modules_from_yaml(values: YamlValues, root: MappingNode) -> tuple[Module, ..
 
 
 def modules_to_yaml(modules: Sequence[Module]) -> Written:
-    """Returns the entries that are not empty."""
+    """Returns the entries `modules` and `snippets` of a project, without empty ones."""
     written: Written = {}
     for key, (use, _) in _MODULE_KEYS.items():
         if own := {each.name: _module_to_yaml(each) for each in modules if each.use is use}:
@@ -195,7 +196,7 @@ def _module_to_yaml(module: Module) -> Written:
 
 
 _WRAPPERS = {f"{language.value}-{use.value}": (language, use) for use in ModuleUse for language in Language}
-"""The elements of one module, by the language in their names; the parent's name adds an s."""
+"""The tags of the elements for one module, each with language and use; the parent's tag has an additional s."""
 _THREAD = "an engine has no threads that run concurrently with events: keep data that is read at intervals in a window"
 _LUA_SNIPPET = f"{Language.LUA.value}-{ModuleUse.SNIPPET.value}"
 MODULES_ELEMENTS = frozenset(f"{name}s" for name in _WRAPPERS)
@@ -213,7 +214,7 @@ MODULES_SHAPES: Mapping[str, ElementShape] = {
 
 
 def modules_from_xml(tree: Tree, project: Any) -> tuple[Module, ...]:
-    """Returns the modules of `<lua-modules>` and the similar elements."""
+    """Returns the modules in `<lua-modules>`, `<python-modules>`, `<lua-snippets>` and `<python-snippets>` of a project."""
     modules = []
     for name, (language, use) in _WRAPPERS.items():
         for wrapper in tree.children(project, f"{name}s"):
@@ -246,7 +247,7 @@ def _module_attributes(module: Module) -> dict[str, str]:
 
 
 def fields_from_yaml(values: YamlValues, node: MappingNode, key: str) -> FieldChoice:
-    """Returns the fields under `key`, or all but those under `key-except`."""
+    """Returns the choice of fields under `key`, or of all fields but those under `key-except`; all fields without either key."""
     others = f"{key}-except"
     if key in node.values and others in node.values:
         values.found.add(node.places[others], f"{key} and {others} exclude each other", "leave one of them out")

@@ -27,7 +27,7 @@ from hotspare.model.project import Publication, Window, WindowId
 from hotspare.model.quality import PRECISE
 
 URL = f"{{{EXTENSION}}}url"
-"""The attribute of `<statedb>` for a server that the attributes of SAS cannot name, as one whose password is stored elsewhere."""
+"""The attribute of `<statedb>` for a URL that the attributes of SAS cannot express, such as one with `password_file`."""
 SERVER_SHAPE: ElementShape = shape(
     f"type cluster hostname port username password database {URL}",
     idle={"keep-alive-ping": "a broken connection is opened again, and its pending requests are repeated"},
@@ -71,7 +71,8 @@ class RecordKeeping:
 
 
 def read_server(values: EspValues, window: Any) -> str:
-    """Returns the URL that `<statedb>` means; "" without a single such element, which is a mistake."""
+    """Returns the URL of the server that the window's `<statedb>` names. Adds a mistake and returns "" unless there is exactly one
+    such element."""
     elements = values.checked_children(window, "statedb")
     if len(elements) != 1:
         values.missing(window, "single <statedb>")
@@ -97,7 +98,7 @@ def _database(parts: SplitResult) -> str:
 
 
 def write_server(url: str) -> XmlElement:
-    """Returns the element `<statedb>`."""
+    """Returns the element `<statedb>` from which `read_server` returns the same URL."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -119,7 +120,8 @@ def write_server(url: str) -> XmlElement:
 
 
 def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> None:
-    """Checks the server's address, and that the prefix keeps keys apart."""
+    """Adds a mistake for an invalid address of the server and for a prefix that could make keys of different records equal. Adds a
+    warning for a password in the project."""
     try:
         parts = urlsplit(server)
         is_one = parts.scheme in _SCHEMES and bool(parts.hostname) and parts.port != 0 and _database(parts).isdecimal()
@@ -137,7 +139,8 @@ def check_server(window: Window, server: str, prefix: str, found: Mistakes) -> N
 
 
 def check_stored_stream(window: Window, found: Mistakes) -> None:
-    """Checks that each output of a window is written into its records exactly once."""
+    """Adds a mistake if the quality of a window's stream may lose or repeat records, and a warning if its outputs are not
+    published."""
     if window.publication is Publication.HIDDEN:
         message = f"window {window.name} writes no records: its outputs are not published"
         found.warn(window.place, message, "leave publish out")
@@ -163,7 +166,7 @@ def _declared(key: Sequence[str], indexes: Mapping[str, Sequence[str]]) -> str:
 
 
 def _database_address(server: str) -> tuple[object, ...]:
-    """Returns what identifies the database of a server; the text itself if it is not a valid address."""
+    """Returns host, port and number of the database; only the text itself if it is not a valid address."""
     try:
         parts = urlsplit(server)
         return parts.hostname, parts.port or _PORT, _database(parts)
@@ -172,7 +175,7 @@ def _database_address(server: str) -> tuple[object, ...]:
 
 
 def check_requesting_stream(window: Window, readers: Iterable[str], found: Mistakes) -> None:
-    """Checks that each output of a window is answered exactly once. `readers`: the windows that get the answers."""
+    """Adds a mistake if an output of a window might be answered never or twice. `readers`: the windows that receive the answers."""
     names = ", ".join(readers)
     if window.publication is Publication.HIDDEN:
         message = f"window {window.name} is not published, so no output of it would be answered by {names}"
@@ -183,7 +186,7 @@ def check_requesting_stream(window: Window, readers: Iterable[str], found: Mista
 
 
 def field_pairs(written: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Returns pairs of a field's names, the window's and the record's; they are equal if the second is empty."""
+    """Returns pairs of a field's name in the window and in the record; an empty second name becomes equal to the first."""
     return tuple((name.strip(), text.strip() or name.strip()) for name, text in written)
 
 

@@ -17,8 +17,8 @@ from hotspare.model.window_type import type_of
 
 @dataclass(frozen=True, slots=True)
 class TimeFields:
-    """The fields by which sources are merged. `fields`: the time field of each source window. `unknown`: for source windows without
-    one, why windows after them need it.
+    """The fields by which files of sources are merged. `fields`: the time field of each source window that has exactly one.
+    `unknown`: for a source window that needs a time field, the reason why none is known.
     """
 
     fields: Mapping[WindowId, str]
@@ -26,7 +26,8 @@ class TimeFields:
 
 
 def time_fields(resolved: Resolved) -> TimeFields:
-    """Traces the time fields that windows name back to the sources, through windows that pass on or rename them."""
+    """Returns the time fields of the sources: traces the time fields that windows name back, through windows that pass on or rename
+    a field."""
     behind = {source: _reached_windows(resolved, source) for source in resolved.sources}
     asked, unknown = _event_time_inputs(resolved), _unordered(resolved, behind)
     found: dict[WindowId, dict[str, WindowId]] = {source: {} for source in resolved.sources}
@@ -51,7 +52,7 @@ def time_fields(resolved: Resolved) -> TimeFields:
 
 
 def _event_time_inputs(resolved: Resolved) -> list[tuple[WindowId, WindowId, str]]:
-    """Returns each window that goes by event time, with each input and that input's time field."""
+    """Returns (window, input, time field of the input) for each input of a window that uses event time."""
     found = []
     for window in resolved.windows:
         times = type_of(window.window).event_time_fields(window.window, resolved.window_inputs(window))
@@ -60,7 +61,8 @@ def _event_time_inputs(resolved: Resolved) -> list[tuple[WindowId, WindowId, str
 
 
 def _unordered(resolved: Resolved, behind: Mapping[WindowId, frozenset[WindowId]]) -> dict[WindowId, str]:
-    """Returns why the order of events matters for sources of a window with several sources and no time fields."""
+    """Returns the reason why the order of events matters, for each source of a window that depends on the order of events, has
+    several sources and names no time field."""
     found: dict[WindowId, str] = {}
     for window in resolved.windows:
         sources = [source for source in resolved.sources if window.id in behind[source]]

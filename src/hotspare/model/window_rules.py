@@ -93,7 +93,7 @@ def check_retention(window: Window, retention: Retention | None, schema: Schema 
 
 
 def _check_groups(window: Window, retention: Retention, schema: Schema | None, place: Place, found: Mistakes) -> None:
-    """Checks the fields by which retention groups rows; each group has the limit."""
+    """Adds mistakes for invalid fields by which retention groups rows, and for groups with a kind that does not support them."""
     if retention.by and retention.kind is not RetentionKind.BYCOUNT_SLIDING:
         message = f"window {window.name} has retention {retention.kind.value} by groups, which only bycount_sliding supports"
         found.add(place, message, "leave `by` out, or write bycount_sliding: and the number of rows that each group keeps")
@@ -129,7 +129,7 @@ def check_derived_schema(window: Window, schema: Schema, found: Mistakes) -> Non
 
 
 def check_keys(window: Window, schema: Schema, input_schema: Schema, found: Mistakes) -> None:
-    """Keys pass through by name (SPEC A24): the same names and types, in any order."""
+    """Adds a mistake unless the window's key has the names and types of its input's key, in any order (SPEC A24)."""
     own, given = key_fields_of(schema), key_fields_of(input_schema)
     if own and given and set(own) != set(given):
         found.add(
@@ -183,7 +183,8 @@ def check_initialization(window: Window, initialization: Initialization, found: 
 
 
 def check_keeps_nothing(window: Window, initialization: Initialization, expressions: Iterable[Expression], found: Mistakes) -> None:
-    """Rejects expressions that set variables, in a window that does not evaluate event by event: its variables are constants."""
+    """Adds a mistake if an expression sets a variable, for a window that does not evaluate event by event: its variables are
+    constants."""
     if sets_variables(initialization, expressions):
         message = f"window {window.name} sets a variable of its initializer, but keeps no variables from event to event"
         found.add(window.place, message, "set it in a compute window upstream or downstream")

@@ -1,4 +1,4 @@
-"""The contract of a window type with the model: its fields and their rules, both its texts, and what follows from it.
+"""The contract of a window type with the model: its fields and rules, its YAML and XML, and the facts that follow from them.
 
 A type is a folder of `hotspare.windows`. Its `declaration.py` has a frozen dataclass of the options that projects write, and a
 `WindowType` with their meaning; `operator.py` has the operator. `hotspare.windows.registry` lists the types; the model names none.
@@ -35,8 +35,8 @@ INPUT_ROLES: frozenset[str] = frozenset({"", "data"})
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The number of edges that lead into a window of the type, and their roles. `most` None: any number. `hint`: for
-    other counts.
+    """The allowed number and roles of the edges that lead into a window of the type. `most` None: any number. `hint`: the hint of
+    the mistake about another number.
     """
 
     least: int = 1
@@ -51,7 +51,8 @@ ONE_INPUT = Inputs()
 
 @dataclass(frozen=True, slots=True)
 class WindowInput:
-    """An input, in the order of the edges. `schema` is None if it is unknown because of mistakes elsewhere."""
+    """An input of a window: the source's schema and name, and the edge's role. `schema` is None if mistakes elsewhere make it
+    unknown."""
 
     schema: Schema | None
     role: str = ""
@@ -60,19 +61,19 @@ class WindowInput:
 
 class SchemaOrigin(Enum):
     WRITTEN = "written"
-    """The project defines it."""
+    """The project writes the schema."""
     INPUTS = "inputs"
-    """It follows from the inputs; a project may also write it."""
+    """The schema follows from the inputs; a project may also write it."""
 
 
 class RowOrigin(Enum):
     """The origin of a window's rows."""
 
     EDGES = "edges"
-    """Its inputs; without any, the events of its topic."""
+    """The rows are the events of the window's inputs; for a window without inputs, the events of its topic."""
     ANSWERS = "answers"
-    """The events of its topic: answers to the outputs of its inputs. Those are published for this purpose, and its operator does
-    not read them.
+    """The rows are the events of the window's topic: answers to the outputs of its inputs. The outputs of the inputs are published
+    for this purpose, and the window's operator does not read them.
     """
 
 
@@ -82,7 +83,7 @@ class StreamNeed(Enum):
     AS_SAID = "as said"
     """The window's `Publication` decides."""
     ALWAYS = "always"
-    """They are, unless hidden, because an external reader takes them from there."""
+    """The outputs are a stream unless the project hides them, because an external reader reads them there."""
 
 
 class ExpressionUse(Enum):
@@ -91,14 +92,14 @@ class ExpressionUse(Enum):
     VALUE = "value"
     CONDITION = "condition"
     AGGREGATE = "aggregate"
-    """A value that is computed from the rows of a group."""
+    """The expression computes a value from the rows of a group."""
 
 
 class Newness(Enum):
-    """The rows that `emit: new` emits of a window of the type (docs/alerts.md)."""
+    """The rows of a window of the type that `emit: new` emits (docs/alerts.md)."""
 
     NONE = "none"
-    """The project may not request it."""
+    """A project may not request `emit: new` for the type."""
     KEYS = "keys"
     """A row for each key that enters the results because of a new event."""
     EVENTS = "events"
@@ -106,17 +107,17 @@ class Newness(Enum):
 
 
 class Counting(Enum):
-    """Whether an expression may use functions that count events; only windows that count allow it."""
+    """Whether an expression of a window may use functions that count events."""
 
     REFUSED = "refused"
     POSITION = "position"
-    """Only guid() and random(), which are drawn from the number of an event."""
+    """The expression may use only guid() and random(), which are computed from the number of an event."""
     ALLOWED = "allowed"
 
 
 @dataclass(frozen=True, slots=True)
 class WindowExpression:
-    """An expression of a window. `field`: the one that gets its value, None if unknown."""
+    """An expression of a window. `field`: the field that receives its value, None if unknown."""
 
     expression: Expression
     field: Field | None = None
@@ -128,7 +129,7 @@ class WindowExpression:
 
 
 class HorizonMeasure(Enum):
-    """The measure of how far back the input goes that determines a window's state."""
+    """The measure of how much of the past input determines a window's state."""
 
     TIME = "time"
     COUNT = "count"
@@ -140,8 +141,8 @@ class StateHorizon:
     """A bound of the state that a window keeps.
 
     `extent` is microseconds for TIME, events for COUNT, else 0. `what` ends a sentence that the window's name begins. `by_field`:
-    the field whose time counts, "" for the time of the topics. `remedy`: what to write so that it does not grow without bound, ""
-    if it does not grow.
+    the field that holds the time, "" for the time of the topics. `remedy`: the change to the project that bounds the state, "" if
+    the state is bounded.
     """
 
     measure: HorizonMeasure
@@ -163,14 +164,14 @@ class CarriedFields:
 
 
 class WindowType(ABC, Generic[W]):
-    """A type of window, without state: one instance serves all its windows. `given` has as many inputs as `inputs` allows, whatever
-    a project has.
+    """A type of window, without state: one instance serves all windows of the type. In all methods, `given` is the window's inputs;
+    their number is one that `inputs` allows, even if the project draws another number of edges.
     """
 
     name: ClassVar[str]
     """The name in YAML; in ESP XML the element is `window-NAME`."""
     declared: type[W]
-    """The class of its windows, which is declared in the same module."""
+    """The class of the type's windows, which is declared in the same module."""
     inputs: ClassVar[Inputs] = ONE_INPUT
     row_origin: ClassVar[RowOrigin] = RowOrigin.EDGES
     schema_origin: ClassVar[SchemaOrigin] = SchemaOrigin.WRITTEN
@@ -178,23 +179,23 @@ class WindowType(ABC, Generic[W]):
     connectors: ClassVar[frozenset[ConnectorDirection]] = frozenset({ConnectorDirection.SUBSCRIBE})
     """The directions that connectors of the window may have."""
     yaml_keys: ClassVar[tuple[str, ...]] = ()
-    """Its own keys, in addition to those that all windows have."""
+    """The keys of the type in YAML, in addition to those of all windows."""
     is_order_dependent: ClassVar[bool] = False
-    """Whether its outputs depend on the order in which events of its inputs arrive."""
+    """Whether a window's outputs depend on the order in which events of its inputs arrive."""
     related_roles: ClassVar[frozenset[str]] = frozenset()
-    """The roles of edges whose current rows it relates, with an index or without."""
+    """The roles of edges whose current rows a window relates to each other, with an index or without."""
     keeps_input: ClassVar[bool] = True
-    """Whether its index, if it has one, keeps rows of its input or rows derived from them; else the index has other rows."""
+    """Whether a window's index, if any, stores rows of the input, or rows derived from them."""
     newness: ClassVar[Newness] = Newness.NONE
     needs_rows: ClassVar[bool] = False
-    """Whether it keeps rows with every kind of index."""
+    """Whether a window keeps rows even if its index is empty."""
     preserves_key: ClassVar[bool] = False
-    """Whether its index, if it has one, has the key of its input: then an input must not insert a key twice."""
+    """Whether a window's index, if any, has the key of the input, so that the input must not insert a key twice."""
     is_time_bounded: ClassVar[bool] = False
-    """Whether its outputs do not depend on what it remembers beyond its bound in time (`model.recent_input`)."""
+    """Whether a window's outputs are independent of all input older than its bound in time (`model.recent_input`)."""
     xml: ClassVar[ElementShape]
     xml_elements: ClassVar[Mapping[str, ElementShape]] = {}
-    """The elements that windows of this type add to those that all have."""
+    """The shapes of the elements that only windows of this type may have."""
     xml_texts: ClassVar[frozenset[str]] = frozenset()
     """The elements whose text is read."""
     example: ClassVar[str]
@@ -207,8 +208,8 @@ class WindowType(ABC, Generic[W]):
 
     @abstractmethod
     def read_yaml(self, values: YamlValues, node: MappingNode, common: Mapping[str, Any]) -> W:
-        """Returns the window; `common`: the arguments that every window has. Adds a mistake for what it cannot read, and
-        substitutes a value.
+        """Returns the window. `common`: the constructor arguments that every window has. Adds a mistake for each invalid value and
+        uses a substitute for it.
         """
 
     @abstractmethod
@@ -225,14 +226,14 @@ class WindowType(ABC, Generic[W]):
 
     @abstractmethod
     def check(self, window: W, given: Sequence[WindowInput], found: Mistakes) -> None:
-        """Adds every mistake that shows without compiling expressions, each with a hint. The caller checks the schema itself
-        before.
+        """Adds every mistake that can be found without compiling expressions, each with a hint. The caller has checked the window's
+        schema before.
         """
 
     @abstractmethod
     def meaning(self, window: W, schema: Schema) -> dict[str, str]:
-        """Returns what determines outputs, besides schema, index and inputs. It is hashed as part of the project: never change its
-        words.
+        """Returns the options that determine outputs, besides schema, index and inputs. The project's hash includes them, so their
+        texts must never change.
         """
 
     def schema(self, window: W, given: Sequence[WindowInput]) -> Schema | None:
@@ -240,7 +241,7 @@ class WindowType(ABC, Generic[W]):
         return window.schema
 
     def window_expressions(self, window: W) -> Iterator[WindowExpression]:
-        """Yields every expression, also of invalid windows."""
+        """Yields every expression of a window, also of an invalid one."""
         return iter(())
 
     def forwards(self, window: W) -> Iterator[WindowId]:
@@ -248,7 +249,7 @@ class WindowType(ABC, Generic[W]):
         return iter(())
 
     def scripts(self, window: W) -> Iterator[Script]:
-        """Yields every piece of user code, also of invalid windows."""
+        """Yields every piece of user code of a window, also of an invalid one."""
         return iter(())
 
     def program(self, window: W) -> FunctionProgram | None:
@@ -262,17 +263,17 @@ class WindowType(ABC, Generic[W]):
         return given[0].schema if given else None
 
     def state_horizons(self, window: W) -> Iterator[StateHorizon]:
-        """Yields the bounds of the state that it keeps in addition to rows."""
+        """Yields the bounds of the state that a window keeps in addition to rows."""
         return iter(())
 
     def row_horizons(self, window: W) -> Iterator[StateHorizon]:
-        """Yields how far back its rows go, if it keeps them for another time than its inputs keep theirs; the first defines the
+        """Yields the bounds of a window's rows; none if it keeps rows exactly as long as its inputs do. The first one defines the
         bound.
         """
         return iter(())
 
     def event_time_fields(self, window: W, given: Sequence[WindowInput]) -> Mapping[str, str]:
-        """Returns the field with the time of events, by name of the input; nothing if the window goes by system time."""
+        """Returns the field with the time of events, by name of the input; empty if the window uses system time."""
         return {}
 
     def idle_us(self, window: W) -> int:
@@ -282,15 +283,15 @@ class WindowType(ABC, Generic[W]):
         return 0
 
     def partition_by(self, window: W) -> str:
-        """Returns the field by which the project partitions the events that enter here; "" if it names none."""
+        """Returns the field by which the project partitions the events of a source window; "" if it names none."""
         return ""
 
     def required(self, window: W) -> tuple[str, ...]:
-        """Returns the fields that may not be null in events that enter here."""
+        """Returns the fields that may not be null in events of a source window."""
         return ()
 
     def reads(self, window: W) -> str:
-        """Returns the stream of another project whose outputs enter here; "" if there is none."""
+        """Returns the stream of another project that a source window reads, `project/query/window`; "" if there is none."""
         return ""
 
     def row_defaults(self, window: W) -> RowDefaults:
@@ -298,18 +299,18 @@ class WindowType(ABC, Generic[W]):
         return RowDefaults()
 
     def record_keeping(self, window: W, schema: Schema) -> RecordKeeping | None:
-        """Returns the external database that keeps its outputs, each once and in order, written by the reader of its stream
-        (`StreamNeed.ALWAYS`); None if there is none.
+        """Returns where an external database stores the window's outputs; None if it does not. The reader of the window's stream
+        writes them, each once and in order (`StreamNeed.ALWAYS`).
         """
         return None
 
     def record_query(self, window: W, schema: Schema) -> RecordQuery | None:
-        """Returns the query that its answers belong to, if it enters by answers."""
+        """Returns the query whose answers are the window's events; None unless `row_origin` is ANSWERS."""
         return None
 
     @abstractmethod
     def carried_fields(self, window: W, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns which of its fields carry the partitioning value; `keys[i]`: the fields of input i that hold it."""
+        """Returns the window's fields that hold the partitioning value. `keys[i]`: the fields of input i that hold it."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Operations on groups, snapshots and projects, each once as a function that prints nothing. Hints name options of `hotspare`."""
+"""Operations on groups, snapshots and projects, as functions that print nothing. Hints in errors name options of `hotspare`."""
 
 __all__ = [
     "assessing",

@@ -1,4 +1,4 @@
-"""Assesses the XML projects of a SAS ESP server: which run here, which need a change, which never will, and why.
+"""Assesses the XML projects of a SAS ESP server: which run in hotspare, which need a change, which never will, and why.
 
 Each project is loaded as every command loads it, so an assessment reports what `hotspare validate` reports.
 """
@@ -23,7 +23,8 @@ _SUFFIX = ".xml"
 
 
 class Verdict(Enum):
-    """The result for a project, the better ones first. The values are stable: scripts match on them."""
+    """The result for a project or a file. Verdicts of projects are ordered from best to worst. The values are stable: scripts match
+    on them."""
 
     RUNS = "runs"
     CHANGES = "changes"
@@ -46,13 +47,14 @@ _WORDS = {
     Verdict.OTHER: "is XML of another kind",
 }
 PROJECT_VERDICTS = (Verdict.RUNS, Verdict.CHANGES, Verdict.MISSING, Verdict.NEVER)
-"""The verdicts of projects; the others are of files."""
+"""The verdicts of projects, from best to worst; all other verdicts are of files."""
 _OF_OUTLOOK = {RemedyKind.CHANGE: Verdict.CHANGES, RemedyKind.MISSING: Verdict.MISSING, RemedyKind.NEVER: Verdict.NEVER}
 
 
 @dataclass(frozen=True)
 class Assessment:
-    """The result for a project, or for a file without one, whose `project` is "". `notes` are warnings, which require no change."""
+    """The result for a project, or for a file without a project (`project` is ""). `notes` are warnings, which require no
+    change."""
 
     file: Path
     project: str
@@ -63,7 +65,8 @@ class Assessment:
 
 @dataclass(frozen=True)
 class KindCount:
-    """Mistakes or warnings of one kind. `count` is the number of places, `projects` that of projects; `example` is the first."""
+    """Mistakes or warnings of one kind. `count`: the number of places; `projects`: the number of projects; `example`: the first
+    one."""
 
     what: str
     outlook: RemedyKind
@@ -74,7 +77,7 @@ class KindCount:
 
 def xml_files(place: Path) -> Iterator[Path]:
     """Yields the XML files below a folder in the order of their paths, or the file itself. Symbolic links to folders are not
-    followed, a file with several names counts once, and what is not a regular file is passed over."""
+    followed, a file with several names counts once, and files that are not regular are skipped."""
     if not place.is_dir():
         yield place
         return
@@ -89,7 +92,7 @@ def xml_files(place: Path) -> Iterator[Path]:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of a regular file, or None."""
+    """Returns device and inode of a regular file; None for any other file and for one that cannot be read."""
     try:
         found = path.stat()
     except OSError:
@@ -98,7 +101,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def assess_file(file: Path) -> list[Assessment]:
-    """Returns one assessment for each project of a file, or one of the file if it holds none. Never raises for what it holds."""
+    """Returns one assessment for each project of a file, or one for the file if it has no project. Never raises an error for the
+    file's content."""
     try:
         names = project_names(file)
     except HotspareError as error:
@@ -113,7 +117,8 @@ def _without_project(file: Path, error: HotspareError) -> Assessment:
 
 
 def _assessed(file: Path, chosen: str, name: str) -> Assessment:
-    """Returns the result of the checks of `hotspare validate`; `chosen` names the project if the file has several."""
+    """Returns the result of the checks of `hotspare validate` for the project `name`. `chosen`: the name again if the file has
+    several projects, else ""."""
     try:
         loaded = checked_project(file, {}, name=chosen)
         compile_plan(loaded.resolved)
@@ -132,7 +137,8 @@ def _mistakes_of(error: HotspareError, file: Path) -> tuple[Mistake, ...]:
 
 
 def findings(assessed: Sequence[tuple[str, Sequence[Mistake]]]) -> list[KindCount]:
-    """Returns the mistakes of projects, by their names, once for each kind; kinds of the most projects first."""
+    """Returns the mistakes of projects, counted by kind; kinds of the most projects first. `assessed`: pairs of a project's name
+    and its mistakes."""
     places: dict[tuple[str, RemedyKind], list[tuple[str, Mistake]]] = {}
     for project, mistakes in assessed:
         for mistake in mistakes:

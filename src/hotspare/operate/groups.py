@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hotspare.bus.contract import Bus
 
 SILENT_MS_MAX = 2_000
-"""An engine silent for longer gives no sign of life: it describes itself twice a second."""
+"""The age in ms of an engine's record from which the engine counts as dead; a running engine writes its record twice a second."""
 _CREATED_BY_HINT = "`hotspare run` and `hotspare publish` create it; check the name"
 
 
@@ -40,7 +40,8 @@ def existing_bus(stack: ExitStack, url: str) -> Bus:
 
 
 def existing_coordination(stack: ExitStack, url: str, bus_url: str) -> Coordination:
-    """Returns the coordination at `url`, else next to an existing bus; closed with `stack`. Empty if no engine was on that bus yet.
+    """Returns the coordination at `url`, else next to an existing bus; closed with `stack`. Returns an empty one if no engine has
+    used that bus yet.
 
     Raises UsageError if `url` names a file that does not exist.
     """
@@ -72,8 +73,8 @@ def _require_place(bus: str, coordination: str) -> None:
 
 
 def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Access.LOOK) -> Store | None:
-    """Returns the store at `url`, else next to the bus; closed with `stack`. None if there is none next to the bus, or neither is
-    named."""
+    """Returns the store at `url`, else the one next to the bus; closed with `stack`. None if the bus has no store, or both URLs are
+    "". Raises UsageError if `url` names a folder or file that does not exist."""
     from hotspare.stores.open import default_store_url, may_store_exist, open_existing_store
 
     chosen = url or (default_store_url(bus_url) if bus_url else "")
@@ -85,9 +86,9 @@ def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Ac
 
 
 def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: Coordination) -> Store | None:
-    """Returns `existing_store`, in which each group has the snapshots of the project that it runs now.
+    """Returns the store as `existing_store` does; in it, each group has the snapshots of the project that it runs now.
 
-    None also if no URL is given and the bus has no place for snapshots: all the rest of a group can be seen.
+    None also if `url` is "" and the bus has no place for snapshots, so that commands can show all other facts of a group.
     """
     from functools import partial
 
@@ -101,7 +102,7 @@ def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: C
 
 @dataclass(frozen=True)
 class GroupSources:
-    """The sources of a group's facts; without bus or store their part stays empty."""
+    """The sources of a group's facts. Without bus or store, reports lack the facts that only they have."""
 
     coordination: Coordination
     bus: Bus | None = None
@@ -109,7 +110,7 @@ class GroupSources:
 
 
 def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> GroupSources:
-    """Returns bus, coordination and store by URL or next to the bus; closed with `stack`.
+    """Returns bus, coordination and store, each by its URL, else next to the bus; closed with `stack`.
 
     Raises UsageError if neither bus nor coordination is named, or a named file does not exist.
     """
@@ -122,7 +123,8 @@ def open_sources(stack: ExitStack, bus: str, coordination: str, store: str) -> G
 def groups_named(service: Coordination, group: str) -> list[str]:
     """Returns the group of this name, or the groups of all shards if the project is divided.
 
-    The name may be that of the project if only one prefix has it. Raises UsageError if no group has the name, or several do.
+    `group` may also be a project's name without its prefix if that is unambiguous. Raises UsageError if no group, or several
+    groups, have the name.
     """
 
     groups = service.groups()
@@ -137,7 +139,8 @@ def groups_named(service: Coordination, group: str) -> list[str]:
 
 
 def single_group_named(service: Coordination, group: str) -> str:
-    """Returns the one group of this name, as `groups_named` finds it. Raises UsageError also if the project is divided."""
+    """Returns the only group of this name, as `groups_named` finds it. Raises UsageError also if the project is divided into
+    shards."""
 
     found = groups_named(service, group)
     if len(found) > 1:
@@ -146,22 +149,21 @@ def single_group_named(service: Coordination, group: str) -> str:
 
 
 def is_running(member: Member) -> bool | None:
-    """Whether an engine's process lives; None if it cannot be seen from here, as on another machine."""
+    """Whether an engine's process runs; None if the process cannot be seen, for instance because it is on another machine."""
     if member.process_space != process_space():
         return None
     return not has_process_ended(member.process_id, member.process_start)
 
 
 def participating_members(members: Sequence[Member]) -> list[Member]:
-    """Returns the engines whose records are recent and that take part: active, about to be, or spares."""
+    """Returns the engines with a recent record that are active, about to become active, or spares."""
     return [member for member in recently_seen(members, SILENT_MS_MAX) if member.role in PARTICIPATING]
 
 
 def has_sign_of_life(member: Member, leader: Leader, newest_ms: int) -> bool:
-    """Whether an engine gives signs of life: a word less than SILENT_MS_MAX before the newest one, and for an active engine a valid
-    lease.
-
-    The last word of an engine that has ended always counts.
+    """Whether an engine counts as alive: its record is less than SILENT_MS_MAX older than the group's newest (`newest_ms`), and an
+    active engine holds a valid lease. False if its process is known to have ended.
+    The last record of an engine that stopped or diverged always counts, so that reports show why it ended.
     """
     if member.role in (Role.DIVERGED.value, Role.STOPPED.value):
         return True
@@ -172,14 +174,14 @@ def has_sign_of_life(member: Member, leader: Leader, newest_ms: int) -> bool:
 
 
 class UnseenEngines(Enum):
-    """The status of engines on other machines, whose processes cannot be seen from here."""
+    """How to treat engines on other machines, whose processes cannot be seen: as possibly alive (UNKNOWN), or as ended (GONE)."""
 
     UNKNOWN = "unknown"
     GONE = "gone"
 
 
 def refuse_if_alive(service: Coordination, group: str, others: UnseenEngines) -> None:
-    """Raises UsageError that names the engines that live, or may live."""
+    """Raises UsageError with the names of the group's engines that are alive, or may be. `others`: see `UnseenEngines`."""
     states = {member.engine: is_running(member) for member in service.members(group)}
     alive = [engine for engine, running in states.items() if running]
     unseen = [engine for engine, running in states.items() if running is None and others is UnseenEngines.UNKNOWN]

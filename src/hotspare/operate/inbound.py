@@ -32,11 +32,11 @@ class WindowPath:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The window that rows are published to.
+    """The window to which rows are published.
 
-    `partition`: the one of all rows; None: the field `partition_by` determines that of each. `missing`: what is done about a topic
-    that does not exist; a created one gets `shards` partitions. `coordination_url`: that of the engines; "" for the default of the
-    bus.
+    `partition`: the partition of all rows; None: the field `partition_by` determines the partition of each row. `missing`: whether
+    a missing topic is created, with `shards` partitions, or is an error. `coordination_url`: the coordination of the engines; ""
+    for the default next to the bus.
     """
 
     bus_url: str
@@ -50,8 +50,8 @@ class Target:
 
 
 class RowDestination(NamedTuple):
-    """The destination of rows: `partition` for all, or that of `routing` for each, while `counted_topic` confirms the topic's
-    partitions."""
+    """The destination of rows: `partition` for all rows, unless `routing` determines the partition of each row. `counted_topic`
+    checks that the topic's number of partitions does not change meanwhile."""
 
     partition: Partition
     routing: RowRouting | None
@@ -59,10 +59,10 @@ class RowDestination(NamedTuple):
 
 
 def row_destination(bus: Bus, target: Target, schema: Schema | None, told: Callable[[str], None]) -> RowDestination:
-    """Returns where rows go, on a topic that exists from now on; `told` gets a sentence if it is created.
+    """Returns the destination of rows, after creating the topic if needed; `told` is then called with a sentence.
 
-    Raises UsageError if the topic is missing and is not to be created, or has other partitions than the target's shards. Also if
-    nothing determines the partition of a row.
+    Raises UsageError if the topic is missing and `target` does not allow to create it, if its number of partitions is not the
+    target's shards, or if no field determines the partition of a row.
     """
     from hotspare.adapters.failover.partition_count_check import PartitionCountCheck
     from hotspare.bus.contract import Partition
@@ -75,7 +75,8 @@ def row_destination(bus: Bus, target: Target, schema: Schema | None, told: Calla
 
 
 def refuse_missing(bus: Bus, target: Target) -> None:
-    """Raises UsageError if the topic does not exist and is not to be created: no engine of the window has started."""
+    """Raises UsageError if the topic does not exist and `target` does not allow to create it: no engine of the window has
+    started."""
     topic = _topic(target)
     if target.missing is MissingTopic.REFUSE and topic not in bus.topics():
         raise _unknown(bus, topic, target)
@@ -89,9 +90,10 @@ def _topic(target: Target) -> str:
 
 
 def _ensure_topic(bus: Bus, topic: str, target: Target, told: Callable[[str], None]) -> int:
-    """Returns the count of its partitions; creates it first if it is missing and `target` allows that.
+    """Returns the number of the topic's partitions, after creating a missing topic if `target` allows it.
 
-    Raises UsageError if it is missing otherwise, or exists with other partitions than the shards that the command names.
+    Raises UsageError if the topic is missing otherwise, or if its number of partitions is not the shards that the command names;
+    TopicMissing if the topic would lack the target's partition.
     """
     from hotspare.base.errors import TopicMissing, UsageError
 
@@ -114,7 +116,8 @@ def _ensure_topic(bus: Bus, topic: str, target: Target, told: Callable[[str], No
 
 
 def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
-    """Returns the refusal of a topic that does not exist, with the windows that can be published to under this prefix."""
+    """Returns the error for a topic that does not exist. It names starting engines of the project, else the windows under this
+    prefix to which rows can be published."""
     from hotspare.base.errors import UsageError
 
     if starting := _starting(target):
@@ -151,7 +154,8 @@ def _starting(target: Target) -> dict[str, str]:
 
 
 def _routing(target: Target, schema: Schema | None, topic: str, count: int) -> RowRouting | None:
-    """Returns the routing of rows; None if all go to one partition. Raises UsageError if no field is known for it."""
+    """Returns the routing of rows; None if all rows have the same partition. Raises UsageError if the field that determines the
+    partition is not known."""
     from hotspare.adapters.files.row_routing import RowRouting
     from hotspare.base.errors import UsageError
     from hotspare.rows.routing import routing_by

@@ -1,4 +1,4 @@
-"""Orders to one engine of a group, or to all: to start, and to stop."""
+"""Sends orders to start or to stop to one engine of a group, or to all."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from hotspare.operate.groups import SILENT_MS_MAX, groups_named, single_group_na
 
 
 def order_engines(service: Coordination, group: str, engine: str, what: EngineOrder) -> list[Member]:
-    """Returns the records of the engines that got the order: with engine "" all that gave word lately, the active one of each shard
-    last.
-
+    """Sends the order and returns the records of the engines that received it. With `engine` "", these are all engines with a
+    recent record; the active engine of each shard is last.
     Raises UsageError if the group, or the engine in it, does not exist.
     """
     if engine:

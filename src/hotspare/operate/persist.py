@@ -19,14 +19,14 @@ _POLL_S = 0.05
 
 
 def live_engines(service: Coordination, group: str) -> list[Member]:
-    """Returns the engines that gave word lately and have not ended."""
+    """Returns the engines of the group with a recent record that have not ended."""
     members, leader = service.members(group), service.leader(group)
     newest_ms = max((member.seen_ms for member in members), default=0)
     return [m for m in members if m.role in PARTICIPATING and has_sign_of_life(m, leader, newest_ms)]
 
 
 def request_snapshot(service: Coordination, group: str, engines: Sequence[Member], request: PersistRequest) -> int:
-    """Adds a request and returns its number. Raises UsageError if the engine that it names does not run."""
+    """Adds a request for a snapshot and returns its number. Raises UsageError if the engine `request.by` does not run."""
     meant = [member for member in engines if request.by in ("", member.engine)]
     if not meant:
         names = ", ".join(member.engine for member in engines)
@@ -35,9 +35,9 @@ def request_snapshot(service: Coordination, group: str, engines: Sequence[Member
 
 
 def await_persist_outcome(service: Coordination, group: str, number: int, timeout_s: float, report: Callable[[str], None]) -> str:
-    """Waits for the request, and returns a sentence on its result; `report` gets sentences on its progress meanwhile.
-
-    Raises StoreError if the snapshot could not be written, UsageError if that takes too long.
+    """Waits until request `number` is done, and returns a sentence on the result. `report` is called with sentences on the
+    progress. Raises StoreError if the snapshot could not be written, UsageError after `timeout_s` or if the result is not
+    stored.
     """
     known: PersistRequestState | None = None
     for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
@@ -61,7 +61,8 @@ def await_persist_outcome(service: Coordination, group: str, number: int, timeou
 
 
 def copy_without_engines(sources: GroupSources, group: str, request: PersistRequest) -> str:
-    """Copies the newest snapshot of a group whose engines are all gone. Raises UsageError without one, or without a target."""
+    """Copies the newest restorable snapshot of a group without running engines to `request.to`; returns a sentence. Raises
+    UsageError without a target or a store."""
     if not request.to:
         raise UsageError(f"no engine of group {group} runs", hint="add --to PATH, to copy its newest snapshot there")
     if sources.store is None:

@@ -19,16 +19,17 @@
                  "store_failure"}]}
 
 Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
-outputs computed but not known to be committed. `skew_ms` is how far the engine's clock is ahead of the bus's in this partition at
-most, negative if it is behind. `role` is null for an engine without a sign of life: its process has ended, the lease of its epoch
-is over, or it reported nothing for 2 s; `last_role` is the role that it reported last. `role_since_us` is since when it has its
-role, `heard_us` the time of its newest record, both by this machine's clock; `silent_ms` the time since, seen from the group's
-newest; `stalled_ms` for how long its runner has not brought input that is known to be there; `memory` is that of its windows'
-state, if it has a budget; `oversized` why a stream waits whose next output is larger than its topic takes; `snapshot_failure` why
-the store did not take the engine's last snapshot, `snapshots_refused` which ones it refused since it started, and why; `trouble`
-what bus or coordination could not do for it within the last minute, `trouble_age_ms` ago; `starting` what a start is at, until the
-engine takes part. `connectors` are those of the project, which run on the active engine alone: `rows` since they were started
-there, `retry_in_ms` of one that failed and is tried again; one with a `last_error` that is `waiting` waits for that to pass.
+counts outputs computed but not known to be committed. `skew_ms` is how far the engine's clock is ahead of the bus's in this
+partition at most, negative if it is behind. `role` is null for an engine without a sign of life: its process has ended, the lease
+of its epoch is over, or it reported nothing for 2 s; `last_role` is the role that it reported last. `role_since_us` is the time
+since which the engine has its role, `heard_us` the time of its newest record, both by this machine's clock; `silent_ms` the time
+since, seen from the group's newest; `stalled_ms` the time for which its runner has delivered no input although input is pending;
+`memory` the bytes of its windows' state, if it has a budget; `oversized` the reason why a stream waits whose next output is larger
+than its topic accepts; `snapshot_failure` the reason why the store did not accept the engine's last snapshot; `snapshots_refused`
+the snapshots from which the engine could not start, with reasons; `trouble` the last failure of bus or coordination within the last
+minute, `trouble_age_ms` ago; `starting` the phase of a start, until the engine takes part. `connectors` are those of the project,
+which run only on the active engine: `rows` counts since they were started there, `retry_in_ms` is the time until a failed one is
+tried again; a connector that is `waiting` with a `last_error` waits until the error has passed.
 `bad_events` counts those that the engine computed since it started; the sequence of the stream `bad` counts all of the group.
 `unknown_members` counts, of the events that the engine decoded, those with a member that no field has; `near` is the field that may
 be meant, or null. `store_failure` is the reason why the store cannot list snapshots now. `newest_snapshot` is the newest that may
@@ -63,7 +64,7 @@ _DAMAGED = "damaged"
 
 
 def report(sources: GroupSources, groups: Sequence[str] | None = None) -> Document:
-    """Returns the document for `groups`, by default for all that coordination has seen."""
+    """Returns the document for `groups`, by default for all groups that coordination has records of."""
     names = sorted(sources.coordination.groups()) if groups is None else list(groups)
     return {"groups": [group_document(sources, name) for name in names]}
 
@@ -92,7 +93,8 @@ def group_document(sources: GroupSources, group: str) -> Document:
 
 
 def _snapshots(store: Store | None, group: str) -> tuple[Sequence[SnapshotInfo], str | None]:
-    """Returns the snapshots, and why the store cannot be read: even then users have to see the rest of the group."""
+    """Returns the group's snapshots, and the reason why the store cannot be read, else None. Raises no StoreError: the report on
+    the rest of the group is needed even then."""
     try:
         return ([] if store is None else store.list(group)), None
     except StoreError as error:
@@ -100,8 +102,8 @@ def _snapshots(store: Store | None, group: str) -> tuple[Sequence[SnapshotInfo],
 
 
 def _topics(coordination: Coordination, group: str) -> list[str]:
-    """Returns the inbound topics by index, as the group's first engine recorded them, or as its project has them since an
-    upgrade."""
+    """Returns the inbound topics by index, as the group's first engine recorded them; after an upgrade, those of the leading
+    project. Empty if they are not known."""
     known = agreement(coordination, group)
     if known is not None and known.cut_overs:
         from hotspare.host.topics import source_topic
@@ -118,7 +120,7 @@ def _topics(coordination: Coordination, group: str) -> list[str]:
 
 
 def _end_offsets(bus: Bus | None, topics: Sequence[str]) -> dict[tuple[str, int], int]:
-    """Returns the end offset per partition of the topics that the bus has."""
+    """Returns the end offset of each partition of those `topics` that the bus has; empty without a bus."""
     ends: dict[tuple[str, int], int] = {}
     if bus is not None:
         known = bus.topics()
@@ -175,7 +177,8 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
 
 
 def _liveness(member: Member, leader: Leader, newest_ms: int) -> Document:
-    """Returns the members that depend on the present time. The time of the group's newest record is taken as the present."""
+    """Returns the members of an engine's document that depend on the current time, which is taken to be the time of the group's
+    newest record."""
     silent_ms, age_ms = newest_ms - member.seen_ms, _number(member.detail.get("role_age_ms"))
     heard_us = time.time_ns() // 1000 - silent_ms * 1000
     return {
@@ -239,7 +242,8 @@ def _progress(bus: Bus | None, group: str) -> list[Document]:
 
 
 def _newest(snapshots: Sequence[SnapshotInfo]) -> Document | None:
-    """Returns the newest snapshot that may be restored; its age by this machine's clock and the writer's."""
+    """Returns the newest snapshot that may be restored, None without one. Its age is this machine's time minus that of the
+    writer."""
     confirmed = [info for info in snapshots if info.status is SnapshotStatus.CONFIRMED and not info.is_damaged]
     if not confirmed:
         return None
@@ -260,7 +264,7 @@ def _snapshot(info: SnapshotInfo) -> Document:
 
 
 def _persisting(text: str | None) -> Document | None:
-    """Returns the request for a snapshot that an engine works on."""
+    """Returns the request for a snapshot on which an engine works; None without one."""
     try:
         number, to = json.loads(text or "null") or (None, None)
     except (ValueError, TypeError):
@@ -279,7 +283,7 @@ def _persisted(coordination: Coordination, group: str) -> Document | None:
 
 
 def _mapping(text: str | None) -> dict[str, Any]:
-    """Parses an object that an engine reported; {} if another version wrote what cannot be read."""
+    """Parses a JSON object that an engine reported; {} if it cannot be read, because another version wrote it."""
     try:
         value = json.loads(text or "{}")
     except ValueError:

@@ -1,4 +1,4 @@
-"""Deletes what groups remember, so that they begin again; never while one of their engines is alive."""
+"""Deletes the state of groups, so that they start again from their input; never while one of their engines is alive."""
 
 from __future__ import annotations
 
@@ -24,10 +24,9 @@ class Reset:
     groups: Sequence[str]
 
     def check_unused(self, group: str, others: UnseenEngines) -> None:
-        """Raises UsageError if an engine is or may be alive, or if another group reads an output stream of `group`, the name of
-        them all.
-
-        That one would take the beginning of the new stream for the continuation of the old one, and hold the rows of both.
+        """Raises UsageError if an engine is or may be alive, or if another group reads an output stream of `group`, the name
+        without shard. `others`: see `UnseenEngines`.
+        The reading group would process the new stream as the continuation of the old one, and hold the rows of both.
         """
         for each in self.groups:
             refuse_if_alive(self.coordination, each, others)
@@ -37,8 +36,8 @@ class Reset:
             raise UsageError(what, hint=f"reset it first: hotspare reset --group {behind[0]}")
 
     def run(self) -> None:
-        """Deletes snapshots, facts and outputs, in this order: an interrupted reset leaves nothing that is ahead of what is
-        published."""
+        """Deletes snapshots, facts and outputs, in this order: after an interrupted reset, no remaining state is ahead of the
+        published outputs."""
         for each in self.groups:
             if self.store is not None:
                 for place in all_snapshot_groups(self.coordination, each):

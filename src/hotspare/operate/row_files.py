@@ -1,6 +1,6 @@
 """Writes rows of a window to a file, and publishes rows of a Parquet file to a source window.
 
-The file is Parquet with the columns' types, or CSV as events, which `hotspare publish` takes.
+A written file is Parquet with the columns' types, or CSV with events that `hotspare publish` reads.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from hotspare.operate.snapshots import LoadedSnapshot, RowSelection
 PARQUET, CSV = ".parquet", ".csv"
 _ROWS_AT_ONCE = 1 << 16
 _DIGITS = 32
-"""Digits of the digest of a file's rows, in the name of its source."""
+"""The number of hexadecimal digits of the digest of a file's rows, which is part of the name of the source."""
 
 
 def write_rows(file: Path, table: pa.Table, schema: Schema, looked: LoadedSnapshot, wanted: RowSelection) -> None:
-    """Writes the file whole or not at all. Raises UsageError for a name with another ending, FileUnwritable."""
+    """Writes the rows of `table` to `file`, atomically: Parquet or CSV, by its suffix. Raises UsageError for another suffix,
+    FileUnwritable if the file cannot be written."""
     if file.suffix not in (PARQUET, CSV):
         raise UsageError(f"{file}: unknown format of file", hint="use a name that ends in .parquet or .csv")
     beside = file.with_name(f".{file.name}.{os.getpid()}")
@@ -53,7 +54,7 @@ def write_rows(file: Path, table: pa.Table, schema: Schema, looked: LoadedSnapsh
 
 
 def _origin_metadata(schema: Schema, looked: LoadedSnapshot, wanted: RowSelection) -> dict[str, str]:
-    """Returns the metadata of a Parquet file on its origin."""
+    """Returns the metadata of a Parquet file that describe the origin of its rows."""
     return {
         "hotspare.group": looked.group,
         "hotspare.snapshot": looked.info.name,
@@ -84,7 +85,8 @@ class ParquetRows:
 
 
 def rows_in(file: Path, schema: Schema) -> ParquetRows:
-    """Returns the rows of a Parquet file. UsageError if it cannot be read, or lacks a field of the schema."""
+    """Returns the rows of a Parquet file, converted to the schema's types. Raises UsageError if the file cannot be read, lacks a
+    field of the schema or has another type."""
     if file.suffix != PARQUET:
         raise UsageError(f"{file} is not a Parquet file", hint="use `hotspare publish` for a CSV file of events")
     try:
@@ -103,10 +105,11 @@ def rows_in(file: Path, schema: Schema) -> ParquetRows:
 def publish_file_rows(
     bus: Bus, place: RowDestination, rows: ParquetRows, stop: threading.Event, troubled: Callable[[BusError], None]
 ) -> PublishProgress:
-    """Publishes each row as an upsert: published rows are input, so all engines compute the same from them. Raises FileUnwritable.
+    """Publishes each row as an upsert, until the end or `stop`, and returns the progress. Published rows are input, so all engines
+    compute the same from them. `troubled` is called with errors of the bus that are waited out. Raises FileUnwritable.
 
-    A repeated call continues after the rows already published, so each of a file's rows is published once. A file with other rows
-    is another source, whatever its name.
+    A repeated call continues after the rows already published, so each row of a file is published once. A file whose rows changed
+    is another source, even under the same name.
     """
     (where, routing, count), file = place, rows.file
     form = RowForm(insert=InsertOpcode.UPSERT, schema=rows.schema)

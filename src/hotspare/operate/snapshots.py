@@ -34,7 +34,7 @@ _LETTERS = dict(zip(EVENT_FIELDS, ("I", "N"), strict=True))
 
 @dataclass(frozen=True, slots=True)
 class LoadedSnapshot:
-    """A snapshot that was read."""
+    """A snapshot read from a store: its description, the facts of its header, and its content."""
 
     group: str
     info: SnapshotInfo
@@ -64,9 +64,8 @@ def plan_of(looked: LoadedSnapshot, coordination: Coordination | None) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class RowSelection:
-    """The choice of rows of one part of a window: those whose key fields are `key`, as in CSV, and for which `where` is true.
-
-    `where` is an expression in Spark SQL; "" and () are all rows.
+    """Selects rows of one part of a window's state: rows whose key fields have the texts `key`, as in CSV, and for which `where`,
+    an expression in Spark SQL, is true. () and "" do not restrict the rows.
     """
 
     window: str
@@ -76,7 +75,8 @@ class RowSelection:
 
 
 def select_rows(plan: Plan, looked: LoadedSnapshot, wanted: RowSelection) -> tuple[Schema, pa.Table]:
-    """Returns the rows in order of arrival. Raises UsageError if the part has none to read, or the filter is invalid or fails."""
+    """Returns the schema of the part and its selected rows, in order of arrival. Raises UsageError if the part's rows cannot be
+    read, or if the filter is invalid or fails."""
     schema, table = stored_part_rows(plan, looked.stored.header, looked.stored.pages, wanted.window, wanted.part)
     if wanted.key:
         table = _filter_by_key(table, schema, wanted)
@@ -124,7 +124,7 @@ def _single_chunk(table: pa.Table, name: str) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class PartChanges:
-    """The changes of one part: each row as CSV text; a changed one as a pair, the earlier first."""
+    """The changes of one part between two snapshots. Each row is a CSV text; a changed row is a pair (earlier, later)."""
 
     kept: ReadablePart
     added: tuple[str, ...]
@@ -138,7 +138,7 @@ class PartChanges:
 
 
 def part_changes(plan: Plan, before: LoadedSnapshot, after: LoadedSnapshot, window: str = "") -> Iterator[PartChanges]:
-    """Yields the changes of every part whose rows can be read, or of those of one window."""
+    """Yields the changes of every part whose rows can be read; only parts of `window` if it is not ""."""
     for kept in readable_parts(plan):
         if window in ("", kept.window):
             wanted = RowSelection(kept.window, kept.part)
@@ -162,7 +162,7 @@ def _by_key(table: pa.Table, schema: Schema) -> dict[str, str]:
 
 
 def other_differences(before: LoadedSnapshot, after: LoadedSnapshot) -> list[str]:
-    """Returns the differences of the headers, as sentences."""
+    """Returns the differences between the snapshots' headers (project, input positions, streams), as sentences."""
     old, new, found = before.facts, after.facts, []
     if old.project_hash != new.project_hash:
         found.append(f"they are of other projects: {old.project_hash[:12]} and {new.project_hash[:12]}")
@@ -185,8 +185,8 @@ def _offset_text(offset: int | None) -> str:
 
 
 def memory_rows(coordination: Coordination | None, group: str) -> list[dict[str, Any]]:
-    """Returns bytes of state by engine and window. `stays`: never evicted; `hot`: in memory; `fetched`: the part of `hot` that was
-    read back after it was evicted; `cold`: evicted.
+    """Returns bytes of state by running engine and window. `stays`: never evicted; `hot`: in memory, but may be evicted; `fetched`:
+    the part of `hot` that was read back after eviction; `cold`: evicted.
 
     Engines without a budget, which keep all state in memory, are omitted, and so are windows whose rows are never evicted. Texts
     are counted for all windows together.

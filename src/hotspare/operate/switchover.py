@@ -17,7 +17,8 @@ _POLL_S = 0.02
 
 
 def switch_over(service: Coordination, group: str, to: str, timeout_s: float) -> str:
-    """Moves the role of one group, and returns a sentence on its new holder. Raises UsageError if that is not possible."""
+    """Moves the active role of a group to the engine `to`, "" for the best spare; returns a sentence on the new active engine.
+    Raises UsageError if no engine, or another one, becomes active within `timeout_s`."""
     before = service.leader(group)
     members = service.members(group)
     names = [m.engine for m in members]
@@ -37,7 +38,7 @@ def switch_over(service: Coordination, group: str, to: str, timeout_s: float) ->
 
 
 def groups_of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
-    """Returns the groups of these shards; all without any shard. Raises UsageError if a shard does not exist."""
+    """Returns the groups of these shards, all groups if `shards` is empty. Raises UsageError if a shard does not exist."""
     if not shards:
         return list(groups)
     numbers = {own_partition(group): group for group in groups if whole_group(group) != group}
@@ -48,7 +49,8 @@ def groups_of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str
 
 
 def moves_to_application(service: Coordination, groups: Sequence[str], application: str) -> dict[str, str]:
-    """Returns the application's engine by group, for the groups that have to move. Raises UsageError if it has no spare of one."""
+    """Returns the application's engine by group, for the groups whose active engine is in another application. Raises UsageError if
+    the application has no spare in one of them."""
     moves: dict[str, str] = {}
     for group in groups:
         role = shard_role(service, group)
@@ -64,7 +66,8 @@ def moves_to_application(service: Coordination, groups: Sequence[str], applicati
 
 
 def moves_to_equal_shares(service: Coordination, groups: Collection[str]) -> dict[str, str]:
-    """Returns the new engine by group, for the groups that have to move. Only engines that gave word lately count."""
+    """Returns the new active engine by group, for the groups that have to move (`moves_to_spread`). Only engines with a recent
+    record count."""
     active = {group: service.leader(group).holder for group in groups}
     spares = {
         group: {m.engine for m in spares_of(service.members(group), holder, SILENT_MS_MAX)} for group, holder in active.items()
@@ -73,9 +76,9 @@ def moves_to_equal_shares(service: Coordination, groups: Collection[str]) -> dic
 
 
 def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[str]]) -> dict[str, str]:
-    """Returns the fewest moves, by group, after which no engine is active in two groups more than one that is its spare there.
-
-    `active`: the engine that has the role in each group, "" for none; `spares`: the engines that could have it.
+    """Returns the new active engine by group, for as few groups as possible. Afterwards no engine is active in two or more groups
+    more than any of its spares.
+    `active`: the active engine of each group, "" for none; `spares`: the engines of each group that may become active.
     """
     now, moved = dict(active), dict[str, str]()
     while True:
@@ -96,7 +99,8 @@ def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[s
 
 
 def request_switchover_and_wait(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
-    """Returns the new leader. Raises UsageError if another engine than `to`, or none, became it; no request remains then."""
+    """Requests a switch-over to `to` ("" for any spare) and returns the new leader. Raises UsageError if another engine than `to`
+    became active, or none within `timeout_s`; the request is then withdrawn."""
     hint = "`hotspare status` shows the engines"
     service.request_switchover(group, to)
     try:
@@ -116,7 +120,7 @@ def request_switchover_and_wait(service: Coordination, group: str, before: Leade
 
 
 def _next_leader(service: Coordination, group: str, epoch: int, timeout_s: float) -> Leader | None:
-    """Returns the holder of a newer epoch than `epoch`; None if there is none until `timeout_s` has passed."""
+    """Returns the leader under a newer epoch than `epoch`; None if there is none within `timeout_s`."""
     for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
         leader = service.leader(group)
         if leader.epoch > epoch and leader.holder:

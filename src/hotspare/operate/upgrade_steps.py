@@ -1,7 +1,7 @@
-"""Upgrades a group while its engines run, step by step: both projects side by side, the role from one to the other, and back.
+"""Upgrades a group while its engines run, in steps: both projects run side by side, then the active role moves, or moves back.
 
-The decision about the two is written first, and the switch-over requested after it. So engines follow the decision whatever happens
-to the caller, and a repeated step continues after an interruption.
+The decision which project leads is recorded first, and the switch-over is requested after it. So engines follow the decision even
+if the caller crashes, and a repeated step continues after an interruption.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DONE = "runs this project alone already"
 
 
 class UpgradeMethod(Enum):
-    """The ways in which a group continues with the changed project."""
+    """The ways to upgrade a group: while it is stopped, or by one of the steps with running engines."""
 
     STOPPED = "stopped"
     BESIDE = "beside"
@@ -42,7 +42,7 @@ class UpgradeMethod(Enum):
 
 @dataclass(frozen=True, slots=True)
 class UpgradeStep:
-    """A step for all groups of a project. `shards`: the count of its shards."""
+    """The arguments of a step, which is performed for all groups of a project. `shards`: the number of the project's shards."""
 
     group_services: GroupServices
     prefix: str
@@ -52,9 +52,8 @@ class UpgradeStep:
 
 @dataclass(frozen=True, slots=True)
 class SettleResult:
-    """The result of a step in one group whose leading project is to become the only one.
-
-    `group_agreement`: the agreement to settle; None if there is nothing to settle.
+    """The result of a step in one group, after which the leading project becomes the only one. `text`: a sentence for the user.
+    `group_agreement`: the agreement to settle; None if the group has only one project.
     """
 
     text: str
@@ -62,7 +61,8 @@ class SettleResult:
 
 
 def describe_agreement(step: UpgradeStep, planned: UpgradePlan) -> str:
-    """Returns a sentence on the projects that a group runs, and the engines of each."""
+    """Returns a sentence on the projects that a group runs, with the engines of each. Raises UsageError if no engine ever
+    started."""
     known = recorded_agreement(step.group_services.coordination, planned.group)
     leader = step.group_services.coordination.leader(planned.group)
     sides = [_side(step, planned, each) for each in (known.leading, known.other) if each is not None]
@@ -76,7 +76,8 @@ def describe_agreement(step: UpgradeStep, planned: UpgradePlan) -> str:
 
 
 def start_side_by_side(step: UpgradeStep, planned: UpgradePlan) -> str:
-    """Allows engines of the changed project to start, as spares."""
+    """Allows engines of the changed project to start as spares; returns a sentence on the result. Raises UsageError if the upgrade
+    is not possible."""
     if planned.is_done:
         return _DONE
     info = offer(planned, step.group_services)
@@ -85,7 +86,8 @@ def start_side_by_side(step: UpgradeStep, planned: UpgradePlan) -> str:
 
 
 def switch_to_changed(step: UpgradeStep, planned: UpgradePlan) -> str:
-    """Makes the changed project lead, and gives one of its engines the role."""
+    """Makes the changed project lead, and one of its engines active; returns a sentence on the result. Raises UsageError if no
+    engine of it has caught up within the step's time."""
     if planned.is_done:
         return _DONE
     known, version = _agreement_and_offered(step, planned)
@@ -93,7 +95,8 @@ def switch_to_changed(step: UpgradeStep, planned: UpgradePlan) -> str:
 
 
 def roll_back_upgrade(step: UpgradeStep, planned: UpgradePlan) -> SettleResult:
-    """Makes the earlier project lead again, with the role, and prepares for it to be the only one."""
+    """Makes the earlier project lead again and one of its engines active; returns the agreement to settle. Raises UsageError if no
+    engine of it has caught up within the step's time."""
     if planned.group_agreement.other is None and not planned.is_done:
         return SettleResult("does not run this project")
     known, version = _agreement_and_offered(step, planned)
@@ -104,7 +107,8 @@ def roll_back_upgrade(step: UpgradeStep, planned: UpgradePlan) -> SettleResult:
 
 
 def finish_upgrade(step: UpgradeStep, planned: UpgradePlan) -> SettleResult:
-    """Prepares for the changed project, which must lead and have the role, to be the only one."""
+    """Returns the agreement to settle, after which the changed project is the only one. Raises UsageError unless the changed
+    project leads and one of its engines is active."""
     if planned.is_done:
         return SettleResult(_DONE)
     known, version = _agreement_and_offered(step, planned)
@@ -118,7 +122,7 @@ _STEPS: Mapping[UpgradeMethod, Callable[[UpgradeStep, UpgradePlan], str]] = {
     UpgradeMethod.BESIDE: start_side_by_side,
     UpgradeMethod.LEAD: switch_to_changed,
 }
-"""The function of a step for one group; it returns a sentence on the result."""
+"""The reversible steps: the function of each for one group, which returns a sentence on the result."""
 _SETTLING: Mapping[UpgradeMethod, Callable[[UpgradeStep, UpgradePlan], SettleResult]] = {
     UpgradeMethod.BACK: roll_back_upgrade,
     UpgradeMethod.FINISH: finish_upgrade,
@@ -126,10 +130,9 @@ _SETTLING: Mapping[UpgradeMethod, Callable[[UpgradeStep, UpgradePlan], SettleRes
 
 
 def perform_upgrade_step(way: UpgradeMethod, step: UpgradeStep, found: Sequence[UpgradePlan]) -> Iterator[str]:
-    """Performs a step for all groups; yields a sentence on each.
-
-    An irreversible step is done only once it is possible in all groups: otherwise the shards of one project would run different
-    ones.
+    """Performs the step `way` for all groups in `found`; yields a sentence for each group.
+    An irreversible step is recorded only after it is possible in all groups: otherwise shards of one project could run different
+    projects.
     """
     if way in _STEPS:
         yield from (f"{each.group}: {_STEPS[way](step, each)}" for each in found)
@@ -148,7 +151,8 @@ def perform_upgrade_step(way: UpgradeMethod, step: UpgradeStep, found: Sequence[
 
 
 def _agreement_and_offered(step: UpgradeStep, planned: UpgradePlan) -> tuple[Agreement, ProjectVersion]:
-    """Returns what the group runs, and the changed project among the two. Raises UsageError if the group does not run it."""
+    """Returns the group's agreement, and the changed project in it. Raises UsageError if the group does not run the changed project
+    side by side with the previous one."""
     known = recorded_agreement(step.group_services.coordination, planned.group)
     version = known.offered
     if version is None or not planned.is_for(version):
@@ -158,7 +162,8 @@ def _agreement_and_offered(step: UpgradeStep, planned: UpgradePlan) -> tuple[Agr
 
 
 def _give_lead(step: UpgradeStep, planned: UpgradePlan, known: Agreement, to: ProjectVersion) -> str:
-    """Makes project `to` lead, and gives the role to one of its engines. Raises UsageError if none has caught up."""
+    """Makes project `to` lead and one of its engines active; returns a sentence. Raises UsageError if no engine of `to` has caught
+    up within the step's time."""
     service, group = step.group_services.coordination, planned.group
     before = service.leader(group)
     is_active = _side(step, planned, to).has_engine_named(before.holder)
@@ -175,10 +180,10 @@ def _give_lead(step: UpgradeStep, planned: UpgradePlan, known: Agreement, to: Pr
 
 
 def _await_caught_up(step: UpgradeStep, planned: UpgradePlan, known: Agreement, to: ProjectVersion, holder: str) -> str:
-    """Waits for and returns the spare that takes over: it has taken the input that the active engine, `holder`, had taken at first.
-
-    It also must not differ from what is committed in streams that both projects share, as far as was compared. The rest is compared
-    before it is active.
+    """Waits for a spare of project `to` that may take over, and returns its name. Raises UsageError after the step's time.
+    The spare must have processed all input that the active engine, `holder`, had processed at the call. Its outputs must not differ
+    from committed outputs of streams that both projects share, as far as they are compared. The rest is compared before it becomes
+    active.
     """
     service = step.group_services.coordination
     far = {p: n for m in service.members(planned.group) if m.engine == holder for p, n in positions_of(m).items()}
@@ -202,7 +207,7 @@ def _side(step: UpgradeStep, planned: UpgradePlan, version: ProjectVersion) -> P
 
 @dataclass(frozen=True, slots=True)
 class ProjectSide:
-    """The engines of one of the projects that gave word lately."""
+    """A project of a group, with its engines that have a recent record."""
 
     version: ProjectVersion
     members: tuple[Member, ...]
@@ -216,9 +221,8 @@ class ProjectSide:
 
 
 def best_spare(side: ProjectSide, reached: Mapping[str, int]) -> str:
-    """Returns the best spare of a project that has taken the input up to `reached`, by its own report (`positions_of`).
-
-    "" if none has yet, or all that have differ from what is committed.
+    """Returns the name of the best spare that has processed the input up to `reached`, as it reports (`positions_of`). "" if there
+    is none, or if the outputs of all such spares differ from committed ones.
     """
     ready = [m for m in side.members if m.role == Role.STANDBY.value and not is_differing(m)]
     far = [m for m in ready if all(positions_of(m).get(partition, 0) >= offset for partition, offset in reached.items())]
@@ -226,7 +230,7 @@ def best_spare(side: ProjectSide, reached: Mapping[str, int]) -> str:
 
 
 def recorded_agreement(coordination: Coordination, group: str) -> Agreement:
-    """Returns the projects that the group runs. Raises UsageError if no engine of it ever started."""
+    """Returns the agreement on the projects that the group runs. Raises UsageError if no engine of the group ever started."""
     known = agreement(coordination, group)
     if known is None:
         raise never_started_error(group, "start one with: hotspare run")

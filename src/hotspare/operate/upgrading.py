@@ -1,8 +1,8 @@
 """Upgrades a group to another project: plans the effects, and converts the group's state.
 
 If the topics still hold all input since the group began, every state is recomputed. Otherwise the newest restorable snapshot is
-converted: kept windows have their state in it, the others begin empty. It becomes a snapshot of the new project, in a place of its
-own.
+converted: unchanged windows keep their state, changed windows begin empty. The result becomes a snapshot of the new project, under
+a separate group name in the store.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hotspare.stores.writing import copied_pages
 
 @dataclass(frozen=True, slots=True)
 class GroupServices:
-    """The bus, coordination and store of a group; `store` takes the names of places (`ProjectVersion.snapshot_group`)."""
+    """The bus, coordination and store of a group. `store` is accessed by the names that `ProjectVersion.snapshot_group` returns."""
 
     bus: Bus
     coordination: Coordination
@@ -41,7 +41,8 @@ class GroupServices:
 
 @dataclass(frozen=True, slots=True)
 class UpgradeRequest:
-    """The new project. `past` UNASKED: changed windows begin empty, even if the topics hold all input."""
+    """A request to upgrade to the project of `plan`. `past` UNASKED: changed windows begin empty, even if the topics hold all
+    input."""
 
     plan: Plan
     prefix: str
@@ -74,8 +75,8 @@ class UpgradePlan:
 
 
 def plan_upgrade(group: str, shard: Shard, wish: UpgradeRequest, places: GroupServices) -> UpgradePlan:
-    """Returns the plan of an upgrade. Raises UsageError if no engine of the group ever started, ProjectError if its project is
-    unreadable."""
+    """Returns the plan of an upgrade. Raises UsageError if no engine of the group ever started, ProjectError if the stored project
+    of the group cannot be read."""
     known = agreement(places.coordination, group)
     if known is None:
         raise never_started_error(group, "start one with: hotspare run")
@@ -87,7 +88,8 @@ def plan_upgrade(group: str, shard: Shard, wish: UpgradeRequest, places: GroupSe
 
 
 def _input_coverage(places: GroupServices, group: str, leading: ProjectVersion, topics: GroupTopics) -> Past:
-    """Returns whether all input since the group began is still there, and its states were made from that alone."""
+    """Returns how much of the group's input since its start the topics still hold. CARRIED if its state was converted from another
+    project's, so that input alone does not determine it."""
     if leading.state_source is not StateSource.ORIGIN:
         return Past.CARRIED
     origin = recorded_origin(places.coordination, group, topics)
@@ -98,13 +100,11 @@ def _input_coverage(places: GroupServices, group: str, leading: ProjectVersion, 
 
 
 def upgrade(wanted: UpgradePlan, places: GroupServices) -> SnapshotInfo | None:
-    """Makes the group, whose engines must all have ended, run the new project. Returns the snapshot from which its engines start.
-
-    None: they make their state from the topics. Repeated after a crash, it continues. Raises UsageError if the upgrade is not
-    possible, or another command decides concurrently.
-
-    Nothing is written to the new project's place before the offer is recorded. Until then another command may use the place, and
-    what it left there would be taken for the state of the offered project.
+    """Upgrades the group, whose engines must all have ended. Returns the snapshot from which engines of the new project start, None
+    if they rebuild their state from the topics. A repeated call continues after a crash. Raises UsageError if the upgrade is not
+    possible, or another command upgrades the group concurrently.
+    No snapshot of the new project is written before the offer is recorded. Until then another command may write there, and its
+    snapshot would be mistaken for the state of the offered project.
     """
     known, group = _offered(wanted, places), wanted.group
     if known.other is not None and wanted.is_for(known.other):
@@ -114,10 +114,8 @@ def upgrade(wanted: UpgradePlan, places: GroupServices) -> SnapshotInfo | None:
 
 
 def offer(wanted: UpgradePlan, places: GroupServices) -> SnapshotInfo | None:
-    """Allows engines of the new project to take part as spares, together with the group's. Returns the snapshot that they start
-    from.
-
-    Otherwise the same as `upgrade`, except that engines may live.
+    """Allows engines of the new project to run as spares next to the group's running engines. Returns the snapshot from which they
+    start, None if they rebuild their state from the topics. Raises UsageError as `upgrade`.
     """
     known = _offered(wanted, places)
     version = known.other if known.other is not None and wanted.is_for(known.other) else known.leading
@@ -171,7 +169,7 @@ class _Carried:
 
 
 def _carried(wanted: UpgradePlan, places: GroupServices) -> _Carried:
-    """Converts the newest snapshot. Raises UsageError without one."""
+    """Returns the newest restorable snapshot of the leading project, converted. Raises UsageError if there is none."""
     old = wanted.group_agreement.leading.snapshot_group(wanted.group)
     info = _newest(places.store, old)
     if info is None:
@@ -182,9 +180,8 @@ def _carried(wanted: UpgradePlan, places: GroupServices) -> _Carried:
 
 
 def _carry(wanted: UpgradePlan, version: ProjectVersion, places: GroupServices, carried: _Carried | None) -> None:
-    """Stores the converted snapshot where engines of the new project look, unless it, or a newer one of theirs, is there.
-
-    Converts it first if `carried` is None.
+    """Stores the converted snapshot for engines of the new project, unless they have a restorable snapshot already. Converts it
+    first if `carried` is None.
     """
     place = version.snapshot_group(wanted.group)
     if version.state_source is StateSource.ORIGIN or _newest(places.store, place) is not None:

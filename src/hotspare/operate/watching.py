@@ -1,9 +1,9 @@
-"""Watches the outputs of any windows of a running group (SPEC A40) from another process: nothing of the group changes.
+"""Watches the outputs of any windows of a running group (SPEC A40) from another process, without any change to the group.
 
     newest snapshot, else the group's origin ──► the inbound topics from there ──► a core of this process's own ──► `show`
 
-Outputs depend on the input alone. So a separate core, over a plan in which the windows are traced, computes what the group's
-engines have at the same position. It joins nothing and writes nothing; the engines see only that the bus is read.
+Outputs depend on the input alone. So a separate core, with a plan in which the windows are traced, computes the same outputs as the
+group's engines at the same position. The process does not join the group and writes nothing; engines notice only reads of the bus.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class WatchedGroup:
-    """The services of a group. `bus_url` is that of `bus`."""
+    """A group and its services. `bus_url` is the URL of `bus`; `store` is None if the group has no snapshots."""
 
     group: str
     bus_url: str
@@ -55,10 +55,9 @@ class WatchedGroup:
 
 
 class Watcher:
-    """Watches one group; `windows` as QUERY/WINDOW.
-
-    Raises UsageError if no engine of the group ever started, or it has no such window; StateError, StoreError and PositionLost if
-    its state cannot be made.
+    """Watches `windows` (QUERY/WINDOW) of one group. `told` is called with a sentence for each snapshot that cannot be restored.
+    Raises UsageError if no engine of the group ever started, or a window does not exist; StateError, StoreError or PositionLost if
+    the state cannot be rebuilt.
     """
 
     def __init__(self, place: WatchedGroup, windows: Collection[str], since: Since, told: Callable[[str], None]) -> None:
@@ -73,7 +72,7 @@ class Watcher:
         self._shown_from: Mapping[Key, int] = self._ends if since is Since.NOW else {}
         self._show: OnTrace = lambda window, events: None
         self.restored_from = ""
-        """The snapshot that its state was made from; "" is the group's origin."""
+        """The name of the snapshot from which the state was restored; "" if it is rebuilt from the group's first input."""
         self._core = self._restored()
         self._core.set_partitions([key for key, _ in partitions], agreed_skew_ms(place.coordination, place.group) * 1_000)
         origin = recorded_origin(place.coordination, place.group, self._topics)
@@ -102,9 +101,8 @@ class Watcher:
             self._show(window, events)
 
     def run(self, show: OnTrace, until: Until, stop: threading.Event) -> None:
-        """Calls `show` for each window and its outputs, in order, until `stop` or `until`. Call it from the main thread.
-
-        Raises what reading and the project's events raise.
+        """Calls `show` with a window and its outputs, in order, until `stop` is set or the end given by `until`. Call it from the
+        main thread. Raises the errors of reading the bus and of processing events.
         """
         self._show = show
         left = {key: end for key, end in self._ends.items() if self._begin[key] < end}
@@ -141,7 +139,7 @@ class Watcher:
 
 
 def _passed(decoded: pa.Table, ends: Mapping[Key, int]) -> list[Key]:
-    """Returns the keys of `ends` that these rows reach."""
+    """Returns the partitions of `ends` whose end offset the rows reach."""
     where: Iterable[tuple[int, int, int]] = zip(
         *(decoded.column(name).to_pylist() for name in ("topic", "partition", "offset")), strict=True
     )
@@ -150,7 +148,7 @@ def _passed(decoded: pa.Table, ends: Mapping[Key, int]) -> list[Key]:
 
 
 def _traced(project: Project, windows: Collection[str]) -> Plan:
-    """Returns the plan of the project in which only these windows are traced. Raises UsageError for an unknown one."""
+    """Returns the project's plan with exactly these windows traced. Raises UsageError for an unknown window."""
     known = [str(WindowId(query.name, window.name)) for query in project.queries for window in query.windows]
     for name in windows:
         if name not in known:

@@ -1,3 +1,3 @@
-"""YAML or ESP XML to a checked project."""
+"""Loads projects from YAML or ESP XML, and checks them."""
 
 __all__ = ["fingerprint", "load", "resolve"]

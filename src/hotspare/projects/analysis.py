@@ -44,14 +44,15 @@ REFUSED_ROLES = {
     "request": "what a window computes with is in the project, and the same in every engine from the first event on",
     "model": "models come in forms that only the software of their vendor reads",
 }
-"""The roles of edges that have a meaning in SAS only, with the reason why not here."""
+"""The roles of edges that SAS has and hotspare does not support, each with the reason."""
 HEARTBEAT_US_MIN = 1_000
 HEARTBEAT_US_MAX = 86_400_000_000
 
 
 @dataclass
 class Analysis:
-    """The result of reading a project. `order`, `schemas` and `inputs` are complete only if nothing was found."""
+    """The result of analysing a project: `found` has its mistakes and warnings; all other fields are complete only without a
+    mistake. `order`: the windows in order of evaluation."""
 
     found: Mistakes
     order: list[WindowId] = field(default_factory=list)
@@ -59,18 +60,18 @@ class Analysis:
     schemas: dict[WindowId, Schema] = field(default_factory=dict)
     inputs: dict[WindowId, list[tuple[WindowId, str]]] = field(default_factory=dict)
     slots: dict[WindowId, list[int]] = field(default_factory=dict)
-    """The slots of the edges in `inputs`."""
+    """For each window, the slots of its edges in `inputs`, in the same order."""
     window_inputs: dict[WindowId, list[WindowInput]] = field(default_factory=dict)
-    """The inputs as the type of each window sees them, whatever its edges are."""
+    """For each window, the inputs that the methods of its type receive: their number is valid even if that of the edges is not."""
     streams: tuple[WindowId, ...] = ()
     forwarding_windows: ForwardingSources = field(default_factory=dict)
 
 
 def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> Analysis:
-    """Returns the analysis, with every mistake that shows without compiling expressions.
+    """Returns the analysis, with every mistake that can be found without compiling expressions.
 
-    `unreadable`: windows in the text that could not be read, whose mistakes are already known. What depends on them is not reported
-    again.
+    `unreadable`: windows in the text that could not be read, whose mistakes are already known. Mistakes that only follow from them
+    are not reported.
     """
     analysis = Analysis(Mistakes())
     _check_project(project, unreadable, analysis.found)
@@ -104,7 +105,7 @@ def analyse(project: Project, unreadable: frozenset[WindowId] = frozenset()) -> 
 
 
 def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[WindowId, ...]:
-    """Returns the published windows among those that take part, sorted, by the rule of `Publication`."""
+    """Returns the windows of `taking_part` that are published by the rule of `Publication`, sorted."""
     present = {WindowId(q.name, w.name): w for q in project.queries for w in q.windows if WindowId(q.name, w.name) in taking_part}
     subscribed = {i for i, w in present.items() if any(c.direction is ConnectorDirection.SUBSCRIBE for c in w.connectors)}
     read_on = {WindowId(q.name, e.source) for q in project.queries for e in q.edges}
@@ -122,7 +123,7 @@ def output_streams(project: Project, taking_part: frozenset[WindowId]) -> tuple[
 
 
 def _requesting_edges(query: ContinuousQuery) -> Mapping[str, Sequence[Edge]]:
-    """Returns the windows whose outputs request the answers by which others enter, each with its edges to them."""
+    """Returns the windows whose outputs request answers, each with its edges to the windows whose events are the answers."""
     answered = {window.name for window in query.windows if type_of(window).row_origin is RowOrigin.ANSWERS}
     asking: dict[str, list[Edge]] = {}
     for edge in query.edges:
@@ -215,7 +216,8 @@ def _analyse_query(project: str, query: ContinuousQuery, unreadable: frozenset[W
 
 
 def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: Mistakes) -> None:
-    """Checks that splitters and slots of edges occur together."""
+    """Checks splitters, and adds a warning for a slot without a splitter and for a splitter whose window has no edge with a
+    slot."""
     used = {edge.source for edge in query.edges if edge.slot != EVERY_SLOT}
     for edge in query.edges:
         source = windows.get(edge.source)
@@ -233,8 +235,8 @@ def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: M
 
 
 def _excluded(query: ContinuousQuery, windows: Mapping[str, Window]) -> set[str]:
-    """Returns the source windows that do not take part (SPEC A41). In a query without edges, windows with connectors take part, or
-    all if none has one.
+    """Returns the source windows that are not part of the running project (SPEC A41): those without an edge. In a query without any
+    edge, windows with connectors take part, or all windows if none has a connector.
     """
     if query.singletons is Singletons.INCLUDED:
         return set()
@@ -277,7 +279,8 @@ def _named_windows(query: ContinuousQuery, found: Mistakes) -> dict[str, Window]
 
 
 def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str], found: Mistakes) -> dict[str, list[Edge]]:
-    """Returns the edges into each window, in order, without edges from windows that could not be read. Reports unknown windows."""
+    """Returns the valid edges into each window, in order, without edges from windows in `lost`, which could not be read. Adds a
+    mistake for each invalid edge."""
     by_source: dict[str, dict[str, Edge]] = {name: {} for name in windows}
     edges = query.edges
     if len(edges) > EDGES_MAX:
@@ -293,7 +296,8 @@ def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str
 def _is_input(
     edge: Edge, windows: Mapping[str, Window], lost: set[str], by_source: Mapping[str, Container[str]], found: Mistakes
 ) -> bool:
-    """Whether the edge is one more input of its target. `by_source`: for each window the sources of earlier edges."""
+    """Whether the edge is a valid input of its target; adds a mistake if it is not. `by_source`: for each window, the sources of
+    earlier edges."""
     if unknown := [name for name in dict.fromkeys((edge.source, edge.target)) if name not in windows]:
         for name in (name for name in unknown if name not in lost):
             hint = nearest_names_hint(name, {**windows, **dict.fromkeys(lost)})
@@ -320,7 +324,8 @@ def _is_input(
 def _evaluation_order(
     query: ContinuousQuery, windows: Mapping[str, Window], inputs: Mapping[str, list[Edge]], found: Mistakes
 ) -> list[str]:
-    """Returns inputs first, ties by place in the text. Windows on or downstream of a cycle are last, and the cycle is reported."""
+    """Returns the windows, each after its inputs, ties in the order of the text. Windows on or downstream of a cycle are last, and
+    the cycle is a mistake."""
     order, left = inputs_first(list(windows), {name: [edge.source for edge in edges] for name, edges in inputs.items()})
     if left:
         cycle = _cycle(left, inputs)
@@ -334,7 +339,8 @@ def _evaluation_order(
 
 
 def _cycle(left: list[str], inputs: Mapping[str, list[Edge]]) -> list[str]:
-    """Returns names along one cycle, the first again at the end. Every window of `left` has an input in `left`."""
+    """Returns the names along one cycle; the first name is also the last one. Every window of `left` must have an input in
+    `left`."""
     stuck = set(left)
     path: list[str] = [left[0]]
     while path[-1] not in path[:-1]:
@@ -343,7 +349,8 @@ def _cycle(left: list[str], inputs: Mapping[str, list[Edge]]) -> list[str]:
 
 
 def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[str], analysis: Analysis) -> list[WindowInput]:
-    """Returns as many inputs as the window's type requires; without schemas if the edges are invalid."""
+    """Returns inputs whose number the window's type allows. If the number of edges is invalid, adds a mistake and returns inputs
+    without schemas."""
     wanted = type_of(window).inputs
     given = [WindowInput(analysis.schemas.get(WindowId(query.name, e.source)), e.role, e.source) for e in edges]
     given += [WindowInput(None, e.role, e.source) for e in query.edges if e.target == window.name and e.source in lost]
@@ -362,7 +369,8 @@ def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[
 
 
 def _check_window(window: Window, given: list[WindowInput], found: Mistakes) -> None:
-    """Checks a window. A schema that is None but has a place could not be read, which is reported already."""
+    """Checks a window by the rules of its type. A schema that is None but has a place could not be read: its mistake is already
+    reported."""
     window_type = type_of(window)
     if window.emission.emit is Emit.NEW and window_type.newness is Newness.NONE:
         emitting = ", ".join(sorted(name for name, each in WINDOW_TYPES.items() if each.newness is not Newness.NONE))
@@ -376,7 +384,7 @@ def _check_window(window: Window, given: list[WindowInput], found: Mistakes) -> 
 
 
 def _check_words(whose: str, text: str, place: Place, found: Mistakes) -> None:
-    """Rejects unprintable characters in texts without effect, because these are kept and written again."""
+    """Adds a mistake for an unprintable character in a text without effect, because such texts are stored and written again."""
     if odd := first_unprintable(text):
         found.add(place, f"the description or metadata of {whose} contains the character {odd!r}", "remove the character")
 

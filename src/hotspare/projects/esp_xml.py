@@ -91,7 +91,7 @@ SHAPES = Shapes(
     windows={f"window-{name}": {f"window-{name}": each.xml, **each.xml_elements} for name, each in WINDOW_TYPES.items()},
     texts=TEXTS.union(*(each.xml_texts for each in WINDOW_TYPES.values())),
 )
-"""All elements with a meaning: those of every project, and those of window types."""
+"""The shapes of all elements: those of every project, and those of the window types."""
 
 PROJECTS_MAX = 100
 
@@ -99,7 +99,8 @@ _PROLOG = re.compile(r"\ufeff?(?:\s+|<\?.*?\?>|<!--.*?-->)*", re.DOTALL)
 
 
 def load(text: str, file: str = "", properties: Mapping[str, str] | None = None) -> Project:
-    """Returns the one project in `text`. ProjectError with every mistake of the text; `resolve` finds those of the project."""
+    """Returns the only project in `text`. Raises ProjectError with every mistake of the text, also if it has another number of
+    projects. `resolve` finds mistakes in the project's meaning."""
     projects = load_all(text, file, properties)
     if len(projects) != 1:
         mistakes = Mistakes()
@@ -111,7 +112,8 @@ def load(text: str, file: str = "", properties: Mapping[str, str] | None = None)
 
 
 def load_all(text: str, file: str = "", properties: Mapping[str, str] | None = None) -> tuple[Project, ...]:
-    """Returns every project of `text`, which is one `<project>` or an `<engine>` around several (SPEC A3)."""
+    """Returns every project of `text`, which is one `<project>` or an `<engine>` around several (SPEC A3). Raises ProjectError with
+    every mistake of the text."""
     reading = read(text, file, properties or {})
     if reading.found:
         raise ProjectError(reading.projects[0].name if reading.projects else file or "?", reading.found.mistakes)
@@ -119,8 +121,8 @@ def load_all(text: str, file: str = "", properties: Mapping[str, str] | None = N
 
 
 def read(text: str, file: str, properties: Mapping[str, str], name: str = "", assumed: FieldType | None = None) -> FrontEndResult:
-    """Returns everything that can be read, with mistakes and warnings. `properties` override the projects' own (SPEC A4). If there
-    is a project of this `name`, the others are not read. `assumed` as in `Mistakes`.
+    """Returns all that can be read, with mistakes and warnings; raises nothing. `properties` override the projects' own (SPEC A4).
+    If a project has this `name`, only this one is read. `assumed`: see `Mistakes`.
     """
     found = Mistakes(assumed)
     root = _parsed(text, file, found)
@@ -244,12 +246,12 @@ _DIRECTIONS = {
     "subscribe": ConnectorDirection.SUBSCRIBE,
 }
 _SCHEMA_COPIES_MAX = 10
-"""The limit on chains of windows that copy each other's schema."""
+"""Limit on the length of a chain of windows that copy each other's schema."""
 
 
 class _QueryReader(EspValues):
-    """Reads one `<contquery>`. After `query()`, `unreadable` names the windows whose type does not exist, and `switched_off` the
-    omitted connectors.
+    """Reads one `<contquery>`. After `query()`, `unreadable` has the windows whose type does not exist, and `switched_off` the
+    paths of the connectors that the text switches off.
     """
 
     def __init__(self, tree: Tree, element: Any, index: IndexType, mode: PubsubMode) -> None:
@@ -333,7 +335,7 @@ class _QueryReader(EspValues):
         return window
 
     def _common(self, element: Any, name: str) -> dict[str, Any]:
-        """Returns the arguments that every window type has."""
+        """Returns the constructor arguments that every window has, by name."""
         tree = self.tree
         schema_element = self._schema_element(element)
         common: dict[str, Any] = {
@@ -413,7 +415,8 @@ class _QueryReader(EspValues):
         return Schema((*kept, *listed))
 
     def _copied_schema(self, element: Any, source: str, copies: int) -> Schema | None:
-        """Returns the schema of another window of the query (SPEC A6); its keys are also keys here unless copy-keys is false."""
+        """Returns the schema of the window `source` of the query (SPEC A6); None after a mistake. `copies` counts the copies so
+        far, to end a cycle."""
         tree = self.tree
         window = next((w for w in self._windows if tree.attribute(w, "name") == source), None)
         if window is None:

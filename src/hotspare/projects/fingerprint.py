@@ -1,8 +1,8 @@
-"""The properties that two engines must share to give the same outputs, as a hash and as differences in words (SPEC A44).
+"""The properties that two engines must share to compute the same outputs, as a hash and as differences in sentences (SPEC A44).
 
-Both read the same description, so a project differs in words exactly when its hash differs. It contains what determines outputs:
-windows with their schemas, expressions and retention, inputs, evaluation order, published windows, the heartbeat. It excludes
-connectors, descriptions, metadata, tracing, places, and the form of the text.
+Both are made from the same description, so projects differ in sentences exactly when their hashes differ. The description contains
+all that determines outputs: windows with their schemas, expressions and retention, inputs, evaluation order, published windows, the
+heartbeat. It excludes connectors, descriptions, metadata, tracing, places, and the form of the text.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from hotspare.projects.resolve import resolve
 from hotspare.projects.yaml import dump, load
 
 FORMAT = "hotspare-project-1"
-"""The version of the description; it changes with the description, because groups would compare hashes of different meanings."""
+"""The version of the description. Any change to the description must change it, so that no two meanings have the same hash."""
 _BEATS = "beats"
 
 
 def project_hash(project: Project) -> str:
-    """Returns 64 hexadecimal digits, equal for equal descriptions, on every machine. ProjectError for an invalid project."""
+    """Returns 64 hexadecimal digits, equal for equal descriptions, on every machine. Raises ProjectError for an invalid project."""
     return resolved_hash(resolve(project))
 
 
@@ -57,7 +57,8 @@ def window_meaning(resolved: ResolvedWindow) -> dict[str, str]:
 
 
 def stream_meaning(resolved: ResolvedWindow) -> dict[str, str]:
-    """Returns the properties that determine which outputs of a window its stream holds; empty if the stream is whole."""
+    """Returns the properties that determine which outputs of a window its stream holds; empty if it holds all outputs unchanged and
+    no beats."""
     beats = {} if resolved.window.beats is Beats.EXCLUDED else {_BEATS: resolved.window.beats.value}
     return beats | delivery_meaning(resolved.window)
 
@@ -68,7 +69,7 @@ def window_changes(before: ResolvedWindow, after: ResolvedWindow) -> list[str]:
 
 
 def to_document(project: Project) -> str:
-    """Returns a text that can be stored and read back with `from_document`, whatever form the project was written in."""
+    """Returns a text from which `from_document` builds an equal project, whether the project was written in YAML or ESP XML."""
     return dump(project)
 
 
@@ -85,7 +86,7 @@ def _changes(subject: str, old: dict[str, str], new: dict[str, str]) -> list[str
 
 
 def _description(resolved: Resolved) -> dict[str, dict[str, str]]:
-    """Returns subject to property to text. The windows are in evaluation order, which is part of the meaning."""
+    """Returns the description: subject to property to text. The windows are in evaluation order, which is part of the meaning."""
     project = resolved.project
     subjects = {
         "project": {

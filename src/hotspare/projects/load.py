@@ -53,7 +53,7 @@ provides it, so that this package loads no kernels (`flow.plan.operator_mistakes
 
 @dataclass(frozen=True)
 class Checks:
-    """The checks beyond the model; None finds nothing."""
+    """The checks that the caller provides; None skips a check."""
 
     expressions: ExpressionCheck | None
     connectors: ConnectorCheck | None
@@ -62,7 +62,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class LoadedProject:
-    """A valid project, its resolved form, and the warnings for its author."""
+    """A valid project, its resolved form, and the warnings about its text."""
 
     project: Project
     resolved: Resolved
@@ -81,11 +81,11 @@ def load_project(
 ) -> LoadedProject:
     """Loads a YAML or ESP XML file, distinguished by suffix, else by content.
 
-    `properties` override those of the project and give the reserved ones (SPEC A4). `name` chooses among several projects in one
+    `properties` override those of the project and set the reserved ones (SPEC A4). `name` chooses among several projects in one
     file (SPEC A3). `bindings` override properties of connectors before they are checked, see `connector_rules.rebind`.
     `expressions`, `connectors` and `operators` find the mistakes of expressions, of connectors' values and of compiling windows in
-    the same pass. `operators` runs only if there are other mistakes: compiling a project without them finds the same. UsageError if
-    the file cannot be read or a binding names no connector, ProjectError with every mistake.
+    the same pass. `operators` runs only if there are other mistakes: without them, compiling the project reports the same. Raises
+    UsageError if the file cannot be read or a binding names no connector, ProjectError with every mistake.
     """
     path = Path(path)
     text, form = _text_of(path)
@@ -94,14 +94,14 @@ def load_project(
 
 
 def home_properties(project_file: Path, home: Path | None) -> dict[str, str]:
-    """Returns the folder for the reserved names in paths (SPEC A4): `home`, or that of the project's file."""
+    """Returns the values of the reserved properties (SPEC A4): the folder `home`, by default the folder of the project's file."""
     folder = str(absolute_path(home or project_file.parent))
     return dict.fromkeys(_HOME_PROPERTIES, folder)
 
 
 def project_names(path: Path | str) -> tuple[str, ...]:
-    """Returns the names of the projects in a file, in its order; "" for one without a name. Errors as `load_project`, if the file
-    has no project that can be read.
+    """Returns the names of the projects in a file, in the order of the file; "" for a project without a name. Raises UsageError if
+    the file cannot be read, ProjectError if it has no project that can be read.
     """
     path = Path(path)
     text, form = _text_of(path)
@@ -134,7 +134,7 @@ def load_text(
     connectors: ConnectorCheck | None = None,
     operators: OperatorCheck | None = None,
 ) -> LoadedProject:
-    """Loads a project as `load_project`, from a text; `file` is its name in places."""
+    """Loads a project from a text; arguments and errors as for `load_project`. `file` is the name in the places of mistakes."""
     source = _Source(text, file, _form(text), properties or {}, name, bindings or {})
     return _checked(source, Checks(expressions, connectors, operators))
 
@@ -191,8 +191,8 @@ def _checked(source: _Source, checks: Checks) -> LoadedProject:
 
 
 def _type_independent_mistakes(source: _Source, checks: Checks) -> Set[Mistake]:
-    """Returns the mistakes that remain for every possible type of the fields whose types cannot be read. So windows downstream of
-    such a field are checked, and nothing is reported that the right type would correct.
+    """Returns the mistakes that remain whatever type the fields with unknown types have. So windows downstream of such a field are
+    checked, and no mistake is reported that the right type would correct.
     """
     found = (_analyse_result(source, source.reading(assumed), checks)[2].mistakes for assumed in FieldType)
     return frozenset.intersection(*map(frozenset, found))
@@ -223,7 +223,7 @@ def _analyse_result(source: _Source, reading: FrontEndResult, checks: Checks) ->
 
 
 def _expression_mistakes(analysis: Analysis, check: ExpressionCheck | None) -> Iterator[tuple[WindowId, Mistake]]:
-    """Yields mistakes in expressions, also next to invalid windows: for every window whose inputs all have known schemas."""
+    """Yields the mistakes in expressions of every window whose inputs all have known schemas, even if other windows are invalid."""
     if check is None:
         return
     for window_id in analysis.order:
@@ -244,8 +244,8 @@ def _connector_mistakes(analysis: Analysis, check: ConnectorCheck | None) -> Ite
 def _operator_mistakes(
     project: Project, analysis: Analysis, unread: Set[WindowId], mistaken: Collection[WindowId], check: OperatorCheck | None
 ) -> Sequence[Mistake]:
-    """Returns the mistakes of windows that are valid and not downstream of an invalid one, which could be the cause. An invalid
-    expression, of a window in `mistaken`, changes no schema, so windows downstream are checked.
+    """Returns the mistakes that compiling finds in valid windows that are not downstream of an invalid one, which could be the
+    cause. `mistaken`: windows whose only mistakes are in expressions; these change no schema, so windows downstream are checked.
     """
     if check is None:
         return ()
@@ -261,7 +261,8 @@ def _operator_mistakes(
 
 
 def _choose_project(reading: FrontEndResult, file: str, name: str) -> tuple[Project, frozenset[WindowId]]:
-    """Returns the project to load, and its windows that could not be read."""
+    """Returns the project to load, and its windows that could not be read. Raises UsageError if `name` does not select exactly one
+    project, ProjectError if there is none or the name is not unique."""
     if not reading.projects:
         raise ProjectError(file or "?", reading.found.mistakes)
     named = {p.name: i for i, p in enumerate(reading.projects)}

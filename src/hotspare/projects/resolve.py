@@ -15,14 +15,14 @@ from hotspare.projects.analysis import Analysis, analyse
 
 
 def projects_read(project: Project) -> frozenset[str]:
-    """Returns the other projects whose streams its source windows read."""
+    """Returns the names of the other projects whose streams the project's source windows read."""
     windows = (window for query in project.queries for window in query.windows)
     streams = (StreamRef.parse(type_of(window).reads(window)) for window in windows)
     return frozenset(stream.project for stream in streams if stream is not None)
 
 
 def resolve(project: Project) -> Resolved:
-    """Returns the resolved project. ProjectError with every mistake that shows without compiling expressions."""
+    """Returns the resolved project. Raises ProjectError with every mistake that can be found without compiling expressions."""
     analysis = analyse(project)
     if analysis.found:
         raise ProjectError(project.name, analysis.found.mistakes)
@@ -30,7 +30,7 @@ def resolve(project: Project) -> Resolved:
 
 
 def resolved_from(project: Project, analysis: Analysis) -> Resolved:
-    """Returns the project with the results of `analysis`, which found no mistake in the windows of its order."""
+    """Returns the resolved project from `analysis`, which must have found no mistake in the windows of its `order`."""
     idle_us: dict[WindowId, int] = {}
     for i in analysis.order:
         own = type_of(analysis.windows[i]).idle_us(analysis.windows[i])

@@ -108,7 +108,7 @@ OPCODES = {a.value: a for a in AcceptedOpcodes}
 TRACKING = {t.value: t for t in RetentionTracking}
 UPDATES = {u.value: u for u in Updates}
 RESILIENT = ("resilient", "durable")
-"""The allowed values of a window's `state`: every snapshot has all state of a window."""
+"""The allowed values of a window's `state`. They have no effect: every snapshot contains all state of every window."""
 INDEX_NAMES = {name.removeprefix("pi_").lower(): i for name, i in INDEX_TYPES.items()} | INDEX_TYPES
 
 _EDGE_ROLE = re.compile(r"(.*\S)\s+as\s+(\S+)\s*")
@@ -116,7 +116,8 @@ _EDGE_SLOT = re.compile(r"(.*\S)\s+slot\s+(\S+)\s*")
 
 
 def load(text: str, file: str = "", properties: Mapping[str, str] | None = None) -> Project:
-    """Returns the project in `text`. ProjectError with every mistake of the text; `resolve` finds those of the project."""
+    """Returns the project in `text`. Raises ProjectError with every mistake of the text. `resolve` finds mistakes in the project's
+    meaning."""
     reading = read(text, file, properties or {})
     if reading.found:
         raise ProjectError(reading.projects[0].name if reading.projects else file or "?", reading.found.mistakes)
@@ -124,8 +125,8 @@ def load(text: str, file: str = "", properties: Mapping[str, str] | None = None)
 
 
 def read(text: str, file: str, properties: Mapping[str, str], assumed: FieldType | None = None) -> FrontEndResult:
-    """Returns everything that can be read, with mistakes and warnings. `properties` override the project's own (SPEC A4). `assumed`
-    as in `Mistakes`.
+    """Returns all that can be read, with mistakes and warnings; raises nothing. `properties` override the project's own (SPEC A4).
+    `assumed`: see `Mistakes`.
     """
     found = Mistakes(assumed)
     root = parse_tree(text, file, found)
@@ -143,7 +144,7 @@ def read(text: str, file: str, properties: Mapping[str, str], assumed: FieldType
 
 @dataclass
 class _Reader(YamlValues):
-    """Reads one tree as one project. `unreadable`: the windows that it could not read."""
+    """Reads one tree as one project. `unreadable`: the windows that could not be read."""
 
     unreadable: set[WindowId] = field(default_factory=set)
 
@@ -264,7 +265,8 @@ class _Reader(YamlValues):
         return window
 
     def _state(self, name: str, node: MappingNode) -> None:
-        """Rejects transient state (SPEC G8): the outputs of a restored engine would differ from those of the others."""
+        """Adds a mistake for transient state (SPEC G8), with which a restored engine's outputs would differ from those of other
+        engines, and for an unknown value of `state`."""
         state = self.text(node, "state")
         if state == "transient":
             what = f"window {name} is transient: its state would be lost at a restart, and its outputs would differ"
@@ -273,7 +275,7 @@ class _Reader(YamlValues):
             self.found.add(node.values["state"].place, f"state {state!r} of window {name} does not exist", one_of(RESILIENT))
 
     def _common(self, name: str, node: MappingNode) -> dict[str, Any]:
-        """Returns the arguments that every window type has."""
+        """Returns the constructor arguments that every window has, by name."""
         connectors = self.entries(node, "connectors").values.items() if "connectors" in node.values else ()
         common: dict[str, Any] = {
             "name": name,
@@ -330,7 +332,8 @@ class _Reader(YamlValues):
         return connector_from_properties(name, self.text(node, "kind").strip(), direction, properties, node.place, self.found)
 
     def _quality(self, node: MappingNode) -> Quality | None:
-        """Returns the quality of a text, `buffered 15 seconds`, or of the same as a mapping, `{buffered: 15 seconds}`."""
+        """Returns the quality under `quality`, a text (`buffered 15 seconds`) or a mapping (`{buffered: 15 seconds}`); None after a
+        mistake."""
         written = node.values["quality"]
         text = self.text(node, "quality") if not isinstance(written, MappingNode) else ""
         if isinstance(written, MappingNode):
@@ -343,7 +346,7 @@ class _Reader(YamlValues):
 
 
 def _with_upstream_names(names: Set[str], edges: Sequence[Edge]) -> frozenset[str]:
-    """Returns these windows and all from which edges lead to one of them, directly or indirectly."""
+    """Returns the windows in `names` and all windows upstream of one of them."""
     sources: dict[str, list[str]] = {}
     for edge in edges:
         sources.setdefault(edge.target, []).append(edge.source)
@@ -356,7 +359,8 @@ def _with_upstream_names(names: Set[str], edges: Sequence[Edge]) -> frozenset[st
 
 
 def _keeps_rows(window: Node | None, role: str) -> bool:
-    """Whether a window, as written, relates the current rows of its input, or keeps them in an index."""
+    """Whether a window, as the text describes it, relates the current rows of an input with this role, or keeps rows in an index.
+    An unknown type counts as yes."""
     window_type = WINDOW_TYPES.get(_text(window, "type"))
     if window_type is None or role in window_type.related_roles:
         return True

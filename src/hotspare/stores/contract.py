@@ -18,8 +18,8 @@ class Access(Enum):
 
     CHANGE = "change"
     LOOK = "look"
-    """Reading changes nothing and deletes nothing damaged; only the reader of a large snapshot leaves a hold (`lazy_pages`). A
-    missing store is not created: it has no snapshots."""
+    """Only for reading: damaged content is not deleted, and the only change is the hold of a reader of a large snapshot
+    (`lazy_pages`). A missing store is not created, and counts as empty."""
 
 
 class SnapshotStatus(Enum):
@@ -49,26 +49,25 @@ class SnapshotInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """The content of a snapshot: `header` and `pages` exactly as written; a `Content` that was known, as it was encoded then.
-
-    A large snapshot may be read page by page on access, from any thread. It is kept in the store as long as `pages` lives. `pages`
-    raises what `Store.get` does, and has two methods: `store_key_of(page)`, the last argument of `Content.set_store_key`; and
-    `prefetch_pages(pages)`, which announces accesses."""
+    """The content of a snapshot: `header` and `pages`, exactly as written. A page that was a `Content` whose `store_key` the store
+    knew has the bytes of the earlier encoding.
+    A large snapshot may be read page by page on access, from any thread. The store keeps its pages as long as `pages` is in use.
+    Access to `pages` raises the errors of `Store.get`. A lazy `pages` also has the methods `store_key_of(page)`, which returns the
+    value for `Content.set_store_key`, and `prefetch_pages(pages)`, which announces accesses."""
 
     header: bytes
     pages: Mapping[str, bytes]
 
 
 class Content(Protocol):
-    """A page's content that is encoded only if needed: the store has most pages already, from the snapshot before."""
+    """A page's content that is encoded only if the store lacks it: most pages are unchanged since the previous snapshot."""
 
     @property
     def store_key(self) -> object:
-        """The last argument of `set_store_key`, from any store; None if there was none, or the page has changed since."""
+        """The value that a store last passed to `set_store_key`; None if there was none, or the page has changed since."""
 
     def set_store_key(self, known: object) -> None:
-        """Keeps the store's key of this content. It may be lost, and promises nothing: the store checks whether it still has the
-        content."""
+        """Records the store's key of this content. The key is only a hint: the store checks whether it still has the content."""
 
     def encode(self) -> bytes: ...
 
@@ -78,8 +77,8 @@ class Store(Protocol):
     all."""
 
     def identity(self) -> str:
-        """Compare-and-set: returns the store's random id, 32 hexadecimal digits, created at the first request. All users of the
-        store get the same one for its whole life. StoreError if it cannot be read or created."""
+        """Compare-and-set: returns the store's random id, 32 hexadecimal digits, created by the first call. The id never changes.
+        Raises StoreError if it cannot be read or created."""
 
     def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
@@ -91,16 +90,17 @@ class Store(Protocol):
         """
 
     def confirm(self, group: str, name: str) -> None:
-        """Atomic: makes a candidate restorable. No error if it is already; StoreError if it is gone."""
+        """Atomic: makes a candidate restorable; does nothing if it is confirmed already. Raises StoreError if it does not exist."""
 
     def discard(self, group: str, name: str) -> None:
-        """Best effort: deletes a snapshot and the pages that only it uses. No error if it is gone."""
+        """Best effort: deletes a snapshot and the pages that only it references. No error if it does not exist."""
 
     def list(self, group: str) -> Sequence[SnapshotInfo]:
         """Best effort: returns the snapshots, greatest `order` first."""
 
     def get(self, group: str, name: str) -> StoredSnapshot:
-        """Atomic read. SnapshotDamaged if anything is truncated or a checksum differs, StoreError if the snapshot is gone.
+        """Atomic: returns a snapshot. Raises SnapshotDamaged if any content is truncated or a checksum differs, StoreError if the
+        snapshot does not exist.
 
         Deletes damaged content unless opened with Access.LOOK, so that the next `write_candidate` writes it again instead of
         relying on it.
@@ -110,6 +110,6 @@ class Store(Protocol):
         """Best effort: discards the oldest confirmed snapshots beyond `confirmed_max`, and the remains of crashed writes."""
 
     def discard_group(self, group: str) -> None:
-        """Best effort: discards everything of the group (`hotspare reset`)."""
+        """Best effort: discards all snapshots of the group (`hotspare reset`)."""
 
     def close(self) -> None: ...

@@ -37,8 +37,8 @@ _FULL = errno.ENOSPC, errno.EDQUOT
 
 
 class DirectoryStore:
-    """A `Store` (contract) under the folder `root`, which is created. Between calls it holds nothing but pages of large snapshots
-    that are still being read."""
+    """A `Store` (contract) in the folder `root`, which is created unless `access` is LOOK. Between calls it holds no locks except
+    the claims on large snapshots that are still being read."""
 
     def __init__(self, root: Path, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
         self._root, self._access, self._settings = root.absolute(), access, settings
@@ -148,7 +148,8 @@ class DirectoryStore:
 def _write_pages(
     folder: GroupFolder, claim: Claim, name: str, pages: Iterable[tuple[str, bytes | Content]]
 ) -> tuple[tuple[str, Blob], ...]:
-    """Writes pages a few at a time, because a claim takes a while to reach the disk."""
+    """Writes pages in batches, each under one claim, because every claim is synced to the disk. Returns the blob of each page, in
+    order. Raises UsageError or StoreError for invalid or duplicate names."""
     blobs: dict[str, Blob] = {}
     seen: set[str] = set()
     some: dict[str, Content] = {}
@@ -176,7 +177,7 @@ def _write(folder: GroupFolder, claim: Claim, content: bytes) -> Blob:
 
 
 def _write_new(folder: GroupFolder, claim: Claim, contents: Mapping[str, Content]) -> dict[str, Blob]:
-    """Writes the contents that are not stored yet."""
+    """Writes the contents that are not stored yet; returns the blob of each page."""
     known = {page: blob for page, blob in ((page, each.store_key) for page, each in contents.items()) if isinstance(blob, Blob)}
     claim.add([blob.hash for blob in known.values()])
     there = {page: blob for page, blob in known.items() if folder.has_blob(blob)}
@@ -190,7 +191,8 @@ def _write_new(folder: GroupFolder, claim: Claim, contents: Mapping[str, Content
 
 
 def _write_manifest(folder: GroupFolder, claim: Claim, entry: Entry, replaced: Entry | None, manifest: Manifest) -> SnapshotInfo:
-    """Writes the manifest. The pages are on the disk before the manifest names them."""
+    """Writes the manifest, after all pages are on the disk. Raises StoreError if a collector may have deleted pages because the
+    claim was lost."""
     sync_folder(folder.pages)
     text = manifest_text(manifest)
     if not claim.is_still_claimed:
@@ -203,7 +205,8 @@ def _write_manifest(folder: GroupFolder, claim: Claim, entry: Entry, replaced: E
 
 
 def _intact_manifest(entry: Entry) -> Manifest | None:
-    """Returns the manifest, None if it is damaged. FileNotFoundError if it is gone, SnapshotFormat if it has another format."""
+    """Returns the manifest, None if it is damaged. Raises FileNotFoundError if it does not exist, SnapshotFormat if it has another
+    format."""
     try:
         return entry.read()
     except ValueError:
@@ -241,7 +244,7 @@ def _info(entry: Entry, manifest: Manifest | None) -> SnapshotInfo:
 
 @contextlib.contextmanager
 def _collecting_if_full(folder: GroupFolder) -> Iterator[None]:
-    """Deletes the remains of a failed write at once if the disk is full: else it stays full, and every later write fails."""
+    """Context manager: deletes the remains of a failed write at once if the disk is full, because later writes would fail, too."""
     try:
         yield
     except OSError as error:
@@ -251,7 +254,8 @@ def _collecting_if_full(folder: GroupFolder) -> Iterator[None]:
 
 
 class _Pages(Mapping[str, bytes]):
-    """The pages of a snapshot, read and checked on access, however late: `claim` keeps them. StoreError, SnapshotDamaged."""
+    """The pages of a snapshot, read and checked on access; `claim` protects them from collectors. Access raises StoreError, or
+    SnapshotDamaged for a damaged page."""
 
     def __init__(self, folder: GroupFolder, entry: Entry, manifest: Manifest, access: Access, claim: Claim | None) -> None:
         self._folder, self._entry, self._manifest, self._access = folder, entry, manifest, access
@@ -259,11 +263,11 @@ class _Pages(Mapping[str, bytes]):
         self._claim = claim
 
     def store_key_of(self, page: str) -> Blob:
-        """Returns the last argument of `Content.set_store_key` for the page."""
+        """Returns the value for `Content.set_store_key` of the page."""
         return self._blobs[page]
 
     def prefetch_pages(self, pages: Sequence[str]) -> None:
-        """Starts to read pages ahead."""
+        """Asks the operating system to read the files of these pages ahead."""
         for page in pages:
             self._folder.read_ahead(self._blobs[page])
 

@@ -34,7 +34,8 @@ class Claim:
 
     @classmethod
     def for_reader(cls, folder: Path, names: Iterable[str]) -> Claim:
-        """Returns a claim on pages to be read later, in the folder of claims, released when the object is freed. OSError."""
+        """Returns a claim on pages to be read later, in the folder of claims, released when the object is freed. Raises OSError if
+        the claim cannot be written."""
         handle, path = _open_claim(folder)
         claim = cls(path, handle)
         weakref.finalize(claim, _release_claim, path, handle)
@@ -46,7 +47,7 @@ class Claim:
         return self._path.name
 
     def add(self, names: Iterable[str]) -> None:
-        """Claims pages by name; on the disk when it returns, visible to other machines."""
+        """Claims pages by name. When it returns, the claim is on the disk and visible to other machines."""
         lines = "".join(f"{name}\n" for name in names).encode()
         while lines:
             lines = lines[os.write(self._handle, lines) :]
@@ -54,13 +55,13 @@ class Claim:
 
     @property
     def is_still_claimed(self) -> bool:
-        """Whether no collector deleted the claim as orphaned."""
+        """Whether the claim is still valid: no collector has deleted it as orphaned."""
         return _is_at(self._handle, self._path)
 
 
 @contextlib.contextmanager
 def claiming(folder: Path) -> Iterator[Claim]:
-    """Yields a claim in the folder of claims, until the end of the block."""
+    """Context manager: yields a new claim in the folder of claims, which is released at the end of the block."""
     handle, path = _open_claim(folder)
     try:
         yield Claim(path, handle)
@@ -93,7 +94,7 @@ def _is_at(handle: int, path: Path) -> bool:
 
 
 def claimed_pages_by_claim(folder: Path) -> dict[str, set[str]]:
-    """Returns the pages by claim, after deleting orphaned claims."""
+    """Returns the claimed pages by name of the claim, after deleting orphaned claims."""
     found: dict[str, set[str]] = {}
     for path in list(folder.iterdir()) if folder.is_dir() else ():
         with contextlib.suppress(FileNotFoundError):

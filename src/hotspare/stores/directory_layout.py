@@ -47,12 +47,12 @@ _MARKER = ".confirmed"
 _TEMPORARY = "tmp-"
 _HIDDEN = "hidden-"
 _IDENTITY_FILE = ".store-id"
-"""No group's folder begins with a dot."""
+"""The file with the store's id. The name begins with a dot, so that it is not the folder of a group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The content list of a snapshot. `checksum` covers all the rest."""
+    """The content list of a snapshot. `checksum` is that of all other fields in encoded form; "" before encoding."""
 
     written_time_us: int
     header: Blob
@@ -73,7 +73,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A manifest file, as its name describes it."""
+    """A manifest file; the fields are decoded from its name."""
 
     path: Path
     order: int
@@ -85,13 +85,13 @@ class Entry:
         return self.path.with_suffix(_MARKER)
 
     def read(self) -> Manifest:
-        """Reads the manifest. FileNotFoundError if it is gone, ValueError if it is damaged, SnapshotFormat if it has another
-        format."""
+        """Returns the manifest. Raises FileNotFoundError if it does not exist, ValueError if it is damaged, SnapshotFormat if it
+        has another format."""
         return parse_manifest(self.path.read_bytes())
 
     def is_confirmed(self, manifest: Manifest | None) -> bool:
-        """Whether the marker names this manifest. If the manifest is unreadable (None), any marker counts; reading it fails
-        anyway."""
+        """Whether the marker has the checksum of this manifest. For an unreadable manifest (None) any marker counts; reading the
+        snapshot fails anyway."""
         try:
             marker = self.marker.read_bytes()
         except OSError:
@@ -106,7 +106,7 @@ class Entry:
         sync_folder(self.marker.parent)
 
     def remove(self) -> None:
-        """Removes the manifest first, because its presence makes the snapshot."""
+        """Removes manifest and marker; the manifest first, because the snapshot exists exactly while its manifest does."""
         self.path.unlink(missing_ok=True)
         self.marker.unlink(missing_ok=True)
         sync_folder(self.path.parent)
@@ -137,7 +137,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_atomically(path: Path, content: bytes, claim: Claim) -> None:
-    """Writes the file: it appears as a whole and on the disk, or not at all. The caller syncs the folder."""
+    """Writes and syncs the file atomically: it appears complete or not at all. The caller must sync the folder."""
     temporary = path.parent / f"{_TEMPORARY}{claim.name}-{uuid.uuid4().hex}"
     with temporary.open("xb") as file:
         file.write(content)
@@ -176,7 +176,7 @@ def _names_of(blob: Blob) -> tuple[str, str, str]:
 
 
 def _entry_of(path: Path) -> Entry | None:
-    """Returns None for a file without the name of a manifest."""
+    """Returns the entry that the file's name describes; None if it is not the name of a manifest."""
     parts = path.stem.split(",")
     if len(parts) != 3 or not parts[0].isdecimal():
         return None
@@ -199,7 +199,7 @@ def _locked(path: Path, mode: int, wait_s: float, what: str) -> Iterator[int]:
 
 
 def store_identity(root: Path) -> str:
-    """Returns the id of the store at `root`, created under a lock if there is none; a partly written id counts as none."""
+    """Returns the id of the store at `root`. Creates it under a lock if there is none, or only a partly written one."""
     path = root / _IDENTITY_FILE
     with contextlib.suppress(FileNotFoundError):
         if limits.is_identity(known := path.read_text("ascii", "replace")):
@@ -235,7 +235,7 @@ class GroupFolder:
             sync_folder(self.folder.parent)
 
     def entry(self, order: int, engine: str, name: str) -> Entry:
-        """Returns the entry at which such a snapshot is written; UsageError if the names are too long together."""
+        """Returns the entry of a snapshot with these properties. Raises UsageError if the names are too long together."""
         stem = f"{order:0{_ORDER_DIGITS}d},{quoted_file_name(engine)},{quoted_file_name(name)}"
         if len(stem) > FILE_NAME_BYTES_MAX:
             raise UsageError(f"snapshot name {name[:40]!r} is too long for a file", hint="use shorter engine and snapshot names")
@@ -255,7 +255,7 @@ class GroupFolder:
         return next((entry for entry in self.entries() if entry.name == name), None)
 
     def claiming(self) -> contextlib.AbstractContextManager[Claim]:
-        """Yields the claim that `write_blob` and `write_atomically` need."""
+        """Returns a context manager with the claim that `write_blob` and `write_atomically` need."""
         return claiming(self.claims)
 
     def write_blob(self, blob: Blob, content: bytes, claim: Claim) -> None:
@@ -264,7 +264,7 @@ class GroupFolder:
             write_atomically(self.pages / blob.hash, content, claim)
 
     def has_blob(self, blob: Blob) -> bool:
-        """Whether a file of that name and size exists. It is kept if `blob` was claimed before."""
+        """Whether a file of that name and size exists. Only a caller that claimed the blob before can rely on the answer."""
         return self._has(blob.hash, blob)
 
     def has_manifest_page(self, blob: Blob) -> bool:
@@ -278,8 +278,8 @@ class GroupFolder:
             return False
 
     def hold(self, manifest: Manifest) -> Claim | None:
-        """Claims the pages of a snapshot for later reads, as long as the claim lives. Returns None if the folder is not writable.
-        ValueError if a page is missing."""
+        """Returns a claim on the pages of a snapshot for later reads; None if the folder is not writable. Raises ValueError if a
+        page is missing."""
         claim: Claim | None = None
         with contextlib.suppress(OSError):
             claim = Claim.for_reader(self.claims, [blob.hash for blob in manifest.blobs])
@@ -290,7 +290,7 @@ class GroupFolder:
         return claim
 
     def read_ahead(self, blob: Blob) -> None:
-        """Asks the system to read the blob ahead; best effort."""
+        """Asks the operating system to read the blob ahead; best effort."""
         with contextlib.suppress(OSError):
             handle = os.open(self.pages / blob.hash, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -312,7 +312,7 @@ class GroupFolder:
         return content
 
     def drop_damaged(self, manifest: Manifest) -> None:
-        """Deletes the damaged blobs of a manifest, so that the next put writes them again instead of relying on them."""
+        """Deletes the damaged blobs of a manifest, so that the next write stores them again instead of relying on them."""
         with contextlib.suppress(StoreError, OSError), self._collecting():
             for blob in manifest.blobs:
                 try:
@@ -321,7 +321,7 @@ class GroupFolder:
                     (self.pages / blob.hash).unlink(missing_ok=True)
 
     def collect(self) -> None:
-        """Deletes unreferenced files, unless another collector is active or a manifest has another format."""
+        """Deletes unreferenced files. Does nothing if another collector is active or a manifest has another format."""
         with contextlib.suppress(StoreError, OSError), self._collecting():
             left = [path for folder in (self.folder, self.pages) for path in folder.iterdir() if path.name.startswith(_TEMPORARY)]
             markers = [path for path in self.folder.iterdir() if path.suffix == _MARKER]
@@ -351,13 +351,13 @@ class GroupFolder:
 
     @contextlib.contextmanager
     def _collecting(self) -> Iterator[None]:
-        """Raises StoreError at once if another process collects."""
+        """Context manager: holds the collector's lock. Raises StoreError at once if another process holds it."""
         with _locked(self.folder / "lock", fcntl.LOCK_EX, 0.0, f"the snapshots of group {self.group}"):
             yield
 
     def _referenced_pages(self) -> set[str]:
-        """Returns the pages that claims or manifests name. Claims first: a writer releases its claim when its manifest is
-        written."""
+        """Returns the pages that claims or manifests name. It reads the claims first, because a writer releases its claim after it
+        has written its manifest."""
         named = {name for names in claimed_pages_by_claim(self.claims).values() for name in names}
         for entry in self.entries():
             with contextlib.suppress(ValueError, FileNotFoundError):

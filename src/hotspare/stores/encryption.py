@@ -1,4 +1,4 @@
-"""Encrypted snapshots, in a store that sees only ciphertext.
+"""Encrypts snapshots, so that a store sees only ciphertext.
 
 AES in the SIV mode, by `cryptography`. Equal content under one key gives equal ciphertext, so unchanged content is still written
 once. Changed content, or reading with another key, is detected. Each page is bound to its group and its name. The store still shows
@@ -29,8 +29,8 @@ _HEADER = ""
 
 
 def split_encryption_key(url: str) -> tuple[str, str]:
-    """Returns the URL of the store itself, and the key that the URL names by file or variable, "" if it names none. UsageError if
-    the key cannot be read. No message shows the key."""
+    """Returns the URL without the options for the key, and the key in hexadecimal that the URL names by file or environment
+    variable, "" if it names none. Raises UsageError if the key cannot be read. No message shows the key."""
     base, question, query = url.partition("?")
     rest, named = [], {}
     for option in query.split("&") if question else ():
@@ -79,14 +79,15 @@ class Cipher:
         self._wrong: type[Exception] = InvalidTag
 
     def identity(self, of_store: str) -> str:
-        """Returns a different id for every key: engines with another key have another store."""
+        """Returns the id of the store `of_store` under this key. Ids differ between keys, so engines with different keys count as
+        users of different stores."""
         return hmac.new(self._identity_key, of_store.encode(), "sha256").hexdigest()[:32]
 
     def encrypt(self, content: bytes, group: str, name: str) -> bytes:
         return bytes(self._siv.encrypt(_BEGIN + content, _bound(group, name)))
 
     def decrypt(self, content: bytes, group: str, name: str) -> bytes:
-        """Decrypts content. SnapshotDamaged unless it was encrypted under that name with this key."""
+        """Returns the decrypted content. Raises SnapshotDamaged unless it was encrypted for this group and name with this key."""
         try:
             return bytes(self._siv.decrypt(content, _bound(group, name))[len(_BEGIN) :])
         except (self._wrong, ValueError):
@@ -98,13 +99,13 @@ class Cipher:
 
 
 def _bound(group: str, name: str) -> list[bytes]:
-    """Returns the data to which a ciphertext is bound."""
+    """Returns the associated data to which a ciphertext is bound: group, and page name or header."""
     return [_FORM, group.encode(), b"page " + name.encode() if name else b"header"]
 
 
 @dataclass(frozen=True, slots=True)
 class _CiphertextKey:
-    """The store's key of a ciphertext, wrapped so that a store without encryption cannot take it for that of a plaintext."""
+    """The store's key of a ciphertext, wrapped so that a store without encryption cannot mistake it for the key of a plaintext."""
 
     identity: str
     store_key: object
@@ -112,7 +113,7 @@ class _CiphertextKey:
 
 @dataclass(frozen=True, slots=True)
 class _Encrypted:
-    """A `Content` whose `store_key` is that of its ciphertext."""
+    """A `Content` that is encrypted when it is encoded; its `store_key` is the key of the ciphertext."""
 
     content: Content
     cipher: Cipher
@@ -161,7 +162,7 @@ class _Decrypted(Mapping[str, bytes]):
 
 
 class EncryptedStore:
-    """A `Store` (contract) that keeps everything encrypted in `store`, which it closes."""
+    """A `Store` (contract) that stores encrypted snapshots in `store`; `close` closes that, too."""
 
     def __init__(self, store: Store, cipher: Cipher) -> None:
         self._store = store

@@ -1,9 +1,9 @@
-"""Pages of a large snapshot that are read from a server on access: a restore takes only as long as the pages that it needs.
+"""Pages of a large snapshot that are read from a server on access: a restore reads only the pages that it needs.
 
 A reader holds its pages by a record on the server, so that they survive if their snapshot is discarded meanwhile. The record is
-renewed as long as the reader has the pages; a reader not renewed for `reader_timeout_s` counts as dead. If it lives, say because it
-was frozen, the pages may be gone, and it gets an error. A read is repeated while the server is briefly unreachable, because a
-reader cannot go on without its pages.
+renewed as long as the reader uses the pages; a reader not renewed for `reader_timeout_s` counts as dead. If it was only frozen,
+its pages may have been deleted, and its next access raises an error. A read is retried while the server is briefly unreachable,
+because a reader cannot continue without its pages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _READ_AHEAD_PAGES = 16
 
 
 class Hold(Protocol):
-    """A hold on pages of a server. Both methods may raise StoreError."""
+    """A reader's hold on pages of a server: `renew` extends it, `release` ends it. Both may raise StoreError."""
 
     def renew(self) -> None: ...
     def release(self) -> None: ...
@@ -51,11 +51,11 @@ class LazyPages(Mapping[str, bytes]):
         weakref.finalize(self, ended.set)
 
     def store_key_of(self, page: str) -> Blob:
-        """Returns the last argument of `Content.set_store_key` for the page."""
+        """Returns the value for `Content.set_store_key` of the page."""
         return self._blobs[page]
 
     def prefetch_pages(self, pages: Sequence[str]) -> None:
-        """Announces the next accesses, in place of those announced before."""
+        """Announces the next accesses; this replaces earlier announcements."""
         with self._lock:
             self._expected = {self._blobs[page].hash: self._blobs[page] for page in pages}
             self._ahead = {name: content for name, content in self._ahead.items() if name in self._expected}
@@ -79,13 +79,13 @@ class LazyPages(Mapping[str, bytes]):
         return found[blob.hash]
 
     def _detect_sequential_reads(self, place: int) -> None:
-        """Reads ahead in order after two consecutive pages, unless accesses were announced."""
+        """Expects the following pages after accesses to two consecutive ones, unless accesses were announced."""
         if place == self._last + 1 and place and not self._expected:
             self._expected = {each.hash: each for each in islice(self._blobs.values(), place, place + _READ_AHEAD_PAGES)}
         self._last = place
 
     def _with_next(self, blob: Blob) -> list[Blob]:
-        """Returns the blob, and the expected ones that fit into the same call."""
+        """Returns the blob, followed by expected blobs as far as they fit into the same read."""
         wanted, room = [blob], self._settings.read_ahead_bytes - blob.size
         for each in self._expected.values():
             room -= each.size

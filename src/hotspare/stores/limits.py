@@ -1,4 +1,4 @@
-"""Checks that every store makes, the order of snapshots and the rule of which to keep, with one wording of the errors."""
+"""Checks and errors that all stores share, the order of snapshots, and the rule that selects snapshots to discard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hotspare.base.errors import SnapshotDamaged, SnapshotFormat, StoreError, Us
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 NAME_LENGTH_MAX = 300
-"""Room for the name of a window, which has up to 201 characters, and of a page of its rows."""
+"""Limit on the characters of a name: enough for the name of a window, at most 201 characters, with that of a page of its rows."""
 ORDER_MAX = 2**63 - 1
 _IDENTITY = re.compile(r"[0-9a-f]{32}")
 
@@ -24,7 +24,7 @@ def is_identity(text: str) -> bool:
 
 
 def check_name(what: str, name: str) -> None:
-    """UsageError for a bad name; `what` is group, snapshot, engine or page. Some databases ignore trailing blanks."""
+    """Raises UsageError for an invalid name. `what` is group, snapshot, engine or page. Some databases ignore trailing blanks."""
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable() or name.endswith(" "):
         hint = f"use 1 to {NAME_LENGTH_MAX} printable characters; the last one must not be a blank"
         raise UsageError(f"{what} name {name[:40]!r} cannot be used in a store", hint=hint)

@@ -1,4 +1,4 @@
-"""Snapshots in the memory of one process: the twin of the durable stores, for tests and the simulation."""
+"""Snapshots in the memory of one process: behaves as the durable stores do, for tests and the simulation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Entry:
 
 
 class MemoryStore:
-    """A `Store` (contract); one object is shared by all engines. `clock` returns microseconds."""
+    """A `Store` (contract); all engines must share one object. `clock` returns microseconds since 1970 UTC."""
 
     def __init__(self, clock: Callable[[], int] = clock_us) -> None:
         self._clock = clock

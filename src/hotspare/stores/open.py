@@ -1,4 +1,4 @@
-"""Opening a snapshot store by its URL: `file:///folder`, `postgresql://user@host/database` and other databases
+"""Opens a snapshot store by its URL: `file:///folder`, `postgresql://user@host/database` and other databases
 (`stores.sql.database`), `redis://host:6379/0`, `s3://bucket/prefix` (`stores.objects.bucket`), or `memory://name` (within one
 process)."""
 
@@ -23,8 +23,8 @@ _SHARED: dict[str, MemoryStore] = {}
 
 
 def open_store(url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> Store:
-    """Returns a store; UsageError for an unknown URL. Creates a missing folder unless `access` is LOOK; decodes `%20` and the like
-    in its name. With `key_file=` or `key_env=` everything in it is encrypted (`encryption.py`)."""
+    """Returns the store at `url`. Raises UsageError for an unknown URL. Creates a missing folder unless `access` is LOOK; percent
+    escapes in its name are decoded. With the option `key_file=` or `key_env=` all content is encrypted (`encryption.py`)."""
     try:
         urlsplit(url)
     except ValueError:
@@ -35,8 +35,8 @@ def open_store(url: str, access: Access = Access.CHANGE, settings: StoreSettings
 
 
 def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
-    """Like `open_store`, but UsageError if the URL names a folder or file that does not exist, so that a misspelled name or an
-    unmounted file system creates none."""
+    """Returns the store at `url`, as `open_store` does. Raises UsageError also if the URL names a folder or file that does not
+    exist, so that a misspelled name or an unmounted file system creates none."""
     if not may_store_exist(url):
         what = f"there is no {'folder' if url.startswith('file:') else 'file'} {_place(url)}"
         raise UsageError(f"no snapshot store at {url}", detail=what, hint="check the name, and that its file system is mounted")
@@ -81,7 +81,8 @@ def _opened(url: str, access: Access, settings: StoreSettings) -> Store:
 
 
 def _folder(rest: str) -> Path:
-    """Returns the folder named after `file://`. Ignores no part of it: a misspelled option might be that of a key."""
+    """Returns the folder named after `file://`. Raises UsageError for any option, because it might be a misspelled one for a
+    key."""
     host, slash, path = rest.partition("/")
     if host not in ("", "localhost") or not path or "\0" in unquote(path):
         raise UsageError("file:// needs an absolute folder", hint="write file:///folder")
@@ -118,14 +119,14 @@ def _object_store(url: str, access: Access, settings: StoreSettings) -> Store:
 
 
 def default_store_url(bus_url: str) -> str:
-    """Returns the URL of the default store: a folder next to a bus that is a file. UsageError for another bus."""
+    """Returns the URL of the default store: a folder next to a bus that is a file. Raises UsageError for any other bus."""
     if found := bus_store_url(bus_url):
         return found
     raise UsageError("this bus has no snapshot store of its own", hint="give --store URL")
 
 
 def bus_store_url(bus_url: str) -> str:
-    """Returns the URL of the store that belongs to a bus; "" if it has none."""
+    """Returns the URL of the default store of a bus; "" if the bus is neither a file nor in memory."""
     scheme, separator, rest = bus_url.partition("://")
     if separator and scheme == "memory" and rest:
         return bus_url

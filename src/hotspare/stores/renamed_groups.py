@@ -1,4 +1,5 @@
-"""A store that keeps the snapshots of a group under another name than the group's: an upgraded project gets a new one per group."""
+"""A store in which the snapshots of a group have another name than the group: each project of an upgraded group has its own
+name."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from hotspare.stores.contract import Content, SnapshotInfo, Store, StoredSnapsho
 
 @dataclass(frozen=True, slots=True)
 class RenamedGroupsStore:
-    """A `Store` (contract). `stored_group_name` returns the name under which `store` has the snapshots of a group; its errors are
-    passed on."""
+    """A `Store` (contract). `stored_group_name` returns the name under which `store` has the snapshots of a group; all methods may
+    raise its errors."""
 
     store: Store
     stored_group_name: Callable[[str], str]

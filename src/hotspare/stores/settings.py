@@ -1,4 +1,4 @@
-"""The sizes and times by which a store works; its content does not depend on them."""
+"""Sizes and times of a store; the content of snapshots does not depend on them."""
 
 from __future__ import annotations
 
@@ -11,29 +11,30 @@ _UNAVAILABLE_RETRY = Retry(lasting_s=30.0, pause_s=0.1, pause_max_s=2.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """The settings of an opened store. All processes that use it have the same `reader_timeout_s` and `writer_timeout_s`, except in
-    tests."""
+    """The settings of an opened store. All processes that use a store must have the same `reader_timeout_s` and
+    `writer_timeout_s`."""
 
     eager_bytes_max: int = 16 << 20
-    """A larger snapshot is read page by page: it may be larger than memory."""
+    """Limit on the bytes of a snapshot that is read at once; a larger one, which may exceed memory, is read page by page."""
     read_ahead_bytes: int = 8 << 20
-    """Bytes of pages that are read in one call and kept until they are requested."""
+    """Limit on the bytes of pages that one call reads ahead and keeps until they are requested."""
     unavailable_retry: Retry = _UNAVAILABLE_RETRY
     """The retries of a page read while the server does not answer."""
     renew_s: float = 60.0
-    """How often a reader renews its hold on pages."""
+    """The interval in seconds at which a reader renews its hold on pages."""
     reader_timeout_s: float = 600.0
-    """A reader without a sign of life for longer counts as dead."""
+    """A reader without a sign of life for longer counts as dead; its pages may be deleted."""
     writer_timeout_s: float = 600.0
-    """A writer without a sign of life for longer counts as dead. If it lives, it writes again."""
+    """A writer without a sign of life for longer counts as dead. If it was only frozen, it writes its snapshot again."""
     write_hold_s: int = 600
-    """How long Redis keeps content that a writer wrote or found, until its snapshot names it."""
+    """The seconds for which Redis keeps content that a writer wrote or found, until a snapshot references it."""
     write_hold_renew_s: float = 150.0
-    """How often a writer renews that."""
+    """The interval in seconds at which a writer to Redis renews its hold on contents."""
     left_s: int = 60
-    """How long Redis keeps content that no snapshot names any more: another writer may rely on it just now."""
+    """The seconds for which Redis keeps content that no snapshot references any more, because a concurrent writer may rely on
+    it."""
     kafka_call_s: float = 15.0
-    """How long one call of a changelog's Kafka client may take."""
+    """Limit in seconds on one call of a changelog's Kafka client."""
 
 
 DEFAULT = StoreSettings()

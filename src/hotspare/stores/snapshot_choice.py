@@ -17,7 +17,7 @@ _BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class SnapshotScope(Enum):
-    """The snapshots that may be chosen by name; by time and position only confirmed ones may."""
+    """The snapshots that may be chosen by name. By time or position, only undamaged confirmed ones may."""
 
     CONFIRMED = "confirmed"
     """Undamaged confirmed snapshots, for a restore."""
@@ -27,8 +27,8 @@ class SnapshotScope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChoice:
-    """A choice by at most one field; the newest if none is set. `time_us`: the newest written by then; `order`: the newest up to
-    it."""
+    """A choice by at most one field; without any field, the newest snapshot. `time_us`: the newest snapshot written at or before
+    this time; `order`: the newest one with at most this order."""
 
     name: str = ""
     time_us: int | None = None
@@ -56,8 +56,8 @@ def parse_choice(text: str) -> SnapshotChoice:
 
 
 def choose_snapshot(group: str, listed: Sequence[SnapshotInfo], choice: SnapshotChoice, among: SnapshotScope) -> SnapshotInfo:
-    """Returns the chosen one of a group's snapshots, which are given newest first. UsageError, listing the snapshots, if none
-    matches."""
+    """Returns the chosen snapshot. `listed`: the group's snapshots, newest first. Raises UsageError if no snapshot matches, or
+    several names begin with the given text."""
     confirmed = [info for info in listed if info.status is SnapshotStatus.CONFIRMED and not info.is_damaged]
     if choice.name:
         return _named(group, listed if among is SnapshotScope.ALL else confirmed, listed, choice.name)

@@ -1,4 +1,4 @@
-"""The writing of a snapshot's contents in stores: only those not stored yet, a few at a time."""
+"""Writes the contents of a snapshot to a store: only contents that are not stored yet, in batches."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from hotspare.stores.contract import Content
 _T = TypeVar("_T")
 Given: TypeAlias = bytes | Content
 CONTENTS_PER_CALL = 16
-"""The number of contents that one call looks up or reads."""
+"""The number of contents in a batch, which one call looks up or reads."""
 HEADER = ""
-"""The name of the header among the pages, whose names are not empty."""
+"""The name of the header in mappings from page names; names of pages are never empty."""
 
 
 class NewContent:
-    """A `Content` that no store has yet: it is built when it is written, so that only a few at a time are in memory."""
+    """A `Content` that no store has yet. `make` builds the bytes when they are written, so that only a batch of them is in
+    memory."""
 
     def __init__(self, make: Callable[[], bytes]) -> None:
         self._make = make
@@ -34,7 +35,7 @@ class NewContent:
 
 
 def copied_pages(pages: Mapping[str, bytes]) -> Iterator[tuple[str, Content]]:
-    """Yields pages of another store for `Store.write_candidate`: each is read when it is written."""
+    """Yields the pages of another store's snapshot for `Store.write_candidate`; each page is read only when it is written."""
     for name in pages:
         yield name, NewContent(partial(pages.__getitem__, name))
 
@@ -59,8 +60,8 @@ def checked_contents(snapshot: str, header: bytes, pages: Iterable[tuple[str, Gi
 def write_new(
     given: Mapping[str, Given], hold: Callable[[set[str]], set[str]], write: Callable[[str, bytes], object]
 ) -> dict[str, Blob]:
-    """Writes the contents not stored yet; returns the blob of each. `hold`: returns which of some hashes are stored, and keeps
-    those from being collected; `write` stores a content and holds it."""
+    """Writes the contents that are not stored yet; returns the blob of each by page name. `hold(hashes)` returns the hashes that
+    are stored, and protects their contents from collectors; `write(hash, content)` stores a content and protects it."""
     blobs: dict[str, Blob] = {}
     for some in in_batches(given.items()):
         known = {page: blob for page, content in some if (blob := _known(content)) is not None}

@@ -1,4 +1,4 @@
-"""Applications of `--runner partitioned` whose parts are killed and frozen: their hosted shards, and the strikes."""
+"""Applications of `--runner partitioned` for tests: finds the shards that they host, and kills or freezes parts of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class Strike(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StrikeRecord:
-    """The record of a strike. `leaders`: the earlier leaders, by shard, of those shards whose active engine was struck."""
+    """The record of a strike at the time `at_us`. `leaders`: by shard, the leader before the strike, of each shard whose active
+    engine was struck."""
 
     application: str
     at_us: int
@@ -47,7 +48,8 @@ class StrikeRecord:
 
 @dataclass(frozen=True, slots=True)
 class StrikeTarget:
-    """The target of a strike: an engine, its application, and the shards that are active in the same place, with their leaders."""
+    """The target of a strike: an engine and its application. `leaders`: by shard, the leaders of all shards whose active engine
+    would be struck."""
 
     application: SpawnedEngine
     member: Member
@@ -60,7 +62,7 @@ class StrikeTarget:
 
 @dataclass(frozen=True)
 class Applications:
-    """The applications of a cluster, by their names; `groups` by the numbers of the shards."""
+    """The applications of a cluster. `groups[n]` is the name of the group of shard n."""
 
     cluster: Cluster
     groups: Sequence[str]
@@ -99,8 +101,8 @@ class Applications:
         return found
 
     def busiest_place(self, place: Callable[[Member], object], application: str = "") -> StrikeTarget:
-        """Returns the place, as `place` distinguishes them, with most active shards, in `application` or in all. Raises
-        ClusterError if no shard has an active engine."""
+        """Returns the place with the most active shards, in `application`, "" for any. Two engines are in one place if `place`
+        returns equal values for them. Raises ClusterError if no shard has an active engine."""
         places: dict[object, list[int]] = {}
         active = {shard: member for shard, member in self.active_by_shard().items() if application in ("", application_of(member))}
         for shard, member in active.items():
@@ -113,13 +115,13 @@ class Applications:
         return StrikeTarget(self.cluster.engines[application_of(member)], member, leaders)
 
     def strike(self, strike: Strike) -> StrikeRecord:
-        """Strikes the application, and in it the place, with most active shards. An application whose driver is killed is removed
-        from the cluster; a frozen worker stays frozen until it is ended."""
+        """Applies the fault to the place with the most active shards, and returns the record. An application whose driver is killed
+        is removed from the cluster; a frozen worker stays frozen until it is killed."""
         place = {Strike.EXECUTOR: executor_of, Strike.WORKER: process_of, Strike.FREEZE: process_of}.get(strike, application_of)
         return self.strike_at(strike, self.busiest_place(place))
 
     def strike_at(self, strike: Strike, target: StrikeTarget) -> StrikeRecord:
-        """Strikes at `target`."""
+        """Applies the fault to `target`, and returns the record; see `strike`."""
         application = target.application
         if strike.ends_application:
             del self.cluster.engines[application.name]
@@ -162,14 +164,14 @@ def executor_process(application: SpawnedEngine, number: str) -> psutil.Process:
 
 
 def process_tree(first: psutil.Process) -> list[psutil.Process]:
-    """Returns the process and all processes below it."""
+    """Returns the process and all its descendants; empty if it has ended."""
     with contextlib.suppress(psutil.NoSuchProcess):
         return [first, *first.children(recursive=True)]
     return []
 
 
 def driver_processes(application: SpawnedEngine) -> list[psutil.Process]:
-    """Returns the Python process of the application's driver, and its JVM, without the processes below them."""
+    """Returns the Python process of the application's driver, and its JVM, without their descendants."""
     first = psutil.Process(application.process.pid)
     return [first, *(child for child in first.children() if child.name() == "java")]
 
@@ -181,7 +183,7 @@ def kill_all(application: SpawnedEngine) -> None:
 
 
 def signal_all(processes: Sequence[psutil.Process], sign: signal.Signals) -> None:
-    """Signals those processes that still run."""
+    """Sends a signal to those of the processes that still run."""
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.send_signal(sign)

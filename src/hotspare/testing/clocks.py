@@ -1,6 +1,5 @@
-"""A machine whose clock is wrong: its processes see another time of day, on this very machine (Debian's libfaketime).
-
-Monotonic time, which time-outs use, is unchanged.
+"""Simulates a machine with a wrong clock: processes on this machine see another time of day, by Debian's libfaketime.
+Monotonic time, which timeouts use, is unchanged.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ from pathlib import Path
 
 _LIBRARY = "faketime/libfaketimeMT.so.1"
 _REAL_MONOTONIC = {"FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_FORCE_MONOTONIC_FIX": "0"}
-"""Leaves monotonic time unchanged. Without the second one a JVM's waits with a time-out end at once, and a broker never starts."""
+"""The variables that leave monotonic time unchanged. Without the second one a JVM's waits with a timeout end at once, and a broker
+never starts."""
 _FOLDERS = (Path("/usr/lib/x86_64-linux-gnu"), Path("/usr/lib/aarch64-linux-gnu"), Path("/usr/lib"))
 
 
 def why_no_shifted_clock() -> str:
-    """Returns why no process can be given another clock here; "" if one can."""
+    """Returns the reason why processes on this machine cannot run with a shifted clock; "" if they can."""
     return "" if _library() is not None else f"{_LIBRARY} is not installed"
 
 

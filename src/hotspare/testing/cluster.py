@@ -1,6 +1,5 @@
-"""Starts and ends engines as processes of their own, for the demo, the end-to-end tests and the kill loop.
-
-Only processes that were started here are ever signalled, each by its own id. `ParentWatch` ends the engines if the test run itself
+"""Starts and ends engines as separate processes, for the demo, the end-to-end tests and the kill loop.
+Only processes that this module started are signalled, each by its id. `ParentWatch` ends the engines if the test run itself
 is killed.
 """
 
@@ -28,7 +27,7 @@ from hotspare.ha.member_record import other_members_of
 from hotspare.testing.server_process import LOOPBACK, Machine
 
 WAIT_TIMEOUT_S = 180.0
-"""The default wait. A long one costs nothing on success, and two cores may have to run twenty processes."""
+"""The default timeout of waits. A long one costs nothing on success, and two cores may have to run twenty processes."""
 _POLL_S = 0.01
 _LOOK_S = 0.05
 """The pause between checks of starting engines, which need the processor themselves."""
@@ -50,7 +49,7 @@ for each in $left; do kill -9 "$each"; done
 
 
 def hotspare_command(*arguments: str) -> list[str]:
-    """Returns the hotspare command of this very installation."""
+    """Returns the command line that runs hotspare with these arguments, by this process's interpreter."""
     return [sys.executable, "-m", "hotspare", *arguments]
 
 
@@ -77,13 +76,14 @@ class StartedProcess(Protocol):
 
 
 class Launcher(Protocol):
-    """Starts the hotspare command with `arguments` at `place`, in a session of its own, in `folder`; it writes to `log`."""
+    """A function that starts the hotspare command with `arguments` at `place`, in a new session, in `folder`. Its output goes to
+    `log`."""
 
     def __call__(self, arguments: Sequence[str], folder: Path, log: Path, place: Machine) -> StartedProcess: ...
 
 
 def launch(arguments: Sequence[str], folder: Path, log: Path, place: Machine) -> StartedProcess:
-    """Launches the command with an interpreter of its own, as users do."""
+    """The default `Launcher`: starts the command in a new interpreter, as users do."""
     with log.open("wb") as out:
         return subprocess.Popen(  # noqa: S603 - our own command
             place.command(hotspare_command(*arguments)),
@@ -97,13 +97,13 @@ def launch(arguments: Sequence[str], folder: Path, log: Path, place: Machine) ->
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_TIMEOUT_S, poll_s: float = _POLL_S) -> None:
-    """Polls `condition` until it holds. Raises ClusterError naming `what` after `timeout_s`."""
+    """Polls `condition` every `poll_s` until it is true. Raises ClusterError with `what` after `timeout_s`."""
     if not any(condition() for _ in Retry(lasting_s=timeout_s, pause_s=poll_s).tries()):
         raise ClusterError(f"timed out after {timeout_s:.0f} s: {what}")
 
 
 def reported_orders(members: Iterable[Member]) -> dict[str, int]:
-    """Returns how far each engine's input positions are, as the engine reported."""
+    """Returns, by engine, the sum of its input positions (`order`) that it last reported; only for engines with a recent record."""
     return {each.engine: each.order for each in other_members_of(tuple(members), "", _STALE_MS)}
 
 
@@ -111,8 +111,8 @@ class ParentWatch:
     """Ends the engines of a cluster if the process that started them dies without notice, as a killed test run does. Used by one
     thread at a time.
 
-    A shell reads from a pipe which processes began, which ended, and that all is over. If the pipe closes before that, the shell
-    ends the remaining ones by SIGKILL. A frozen engine is ended, too; its JVM follows it by itself.
+    A shell reads from a pipe which processes began and ended, and when the watch is over. If the pipe closes before that, the shell
+    kills the remaining processes by SIGKILL, also frozen ones. An engine's JVM then ends by itself.
     """
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class ParentWatch:
         self._write_line(f"ended {process_id}")
 
     def close(self) -> None:
-        """Ends the watch of all processes; harmless if there was none."""
+        """Ends the watch of all processes without killing them; does nothing if none was added."""
         if self._shell is None:
             return
         self._write_line("over")
@@ -153,7 +153,7 @@ class ParentWatch:
 
 @dataclass
 class SpawnedEngine:
-    """The process of an engine. `jvm_ids` are the Java processes below it."""
+    """The process of an engine. `jvm_ids` returns the ids of its Java descendants."""
 
     name: str
     process: StartedProcess
@@ -184,19 +184,19 @@ class SpawnedEngine:
         return found
 
     def kill_jvm(self) -> None:
-        """Ends the engine's JVM by SIGKILL and leaves the Python process to notice."""
+        """Kills the engine's JVM by SIGKILL; the Python process has to detect it."""
         for process_id in self.jvm_ids():
             os.kill(process_id, signal.SIGKILL)
 
     def request_stop(self) -> None:
-        """Asks it to stop as Ctrl-C does; a frozen one is thawed first."""
+        """Requests the engine to stop, as Ctrl-C does, after thawing a frozen one."""
         if self.is_running:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(signal.SIGCONT)
                 self.process.send_signal(signal.SIGINT)
 
     def wait_stopped(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
-        """Waits for the end, with SIGKILL after `timeout_s`. Returns the exit status."""
+        """Waits until the engine has ended, and kills it after `timeout_s`. Returns the exit status."""
         try:
             status = self.process.wait(timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -213,7 +213,7 @@ class SpawnedEngine:
 
 @dataclass
 class Cluster:
-    """The engines of one group, on this machine or on hosts of a test network. `folder` gets their logs."""
+    """The engines of one group, on this machine or on hosts of a test network. Their logs are in `folder`."""
 
     project: Path
     bus_url: str
@@ -223,26 +223,26 @@ class Cluster:
     run_options: Sequence[str] = ()
     coordination_url: str = ""
     places: Mapping[str, Machine] = field(default_factory=dict)
-    """The places, by name, of engines that do not run on this machine itself."""
+    """By name, the places of engines that do not run on this machine itself."""
     engines: dict[str, SpawnedEngine] = field(default_factory=dict)
     others: list[SpawnedEngine] = field(default_factory=list)
     session_ids: list[int] = field(default_factory=list)
-    """The session of every process ever started here; its children share it, also after its end."""
+    """The session ids of all processes that the cluster ever started. Children share the session, also after the process ended."""
     watch: ParentWatch = field(default_factory=ParentWatch)
-    """Ends the processes if this process is killed."""
+    """Kills the cluster's processes if this process is killed."""
     launcher: Launcher = launch
 
     def __post_init__(self) -> None:
         self.coordination = open_coordination(self.coordination_url or default_coordination_url(self.bus_url))
 
     def start_engine(self, name: str, *options: str) -> SpawnedEngine:
-        """Starts `hotspare run` at its place; `options` follow the cluster's own, so they take precedence."""
+        """Starts `hotspare run` for the engine `name` at its place. `options` follow the cluster's own, so they have precedence."""
         engine = self._spawn_engine(name, options, self.places.get(name, LOOPBACK))
         self.engines[name] = engine
         return engine
 
     def start_twin(self, name: str, place: Machine) -> SpawnedEngine:
-        """Starts an engine with a name that is taken, at another place; it does not count as the engine of that name."""
+        """Starts an engine at `place` whose name another engine has already; it is not in `engines`."""
         twin = self._spawn_engine(name, (), place)
         self.others.append(twin)
         return twin
@@ -254,7 +254,7 @@ class Cluster:
         return self._spawn(name, [*arguments, *self.run_options, *options], place)
 
     def start_other(self, name: str, *arguments: str, place: Machine = LOOPBACK) -> SpawnedEngine:
-        """Starts another hotspare command (an adapter) next to the engines."""
+        """Starts another hotspare command, such as an adapter, concurrently with the engines."""
         other = self._spawn(name, arguments, place)
         self.others.append(other)
         return other
@@ -268,7 +268,7 @@ class Cluster:
         return self.folder / f"{len(self.session_ids) + 1:03d}-{name}.log"
 
     def track_process(self, begun: SpawnedEngine) -> SpawnedEngine:
-        """Includes a process in the end of the cluster and in the search for leftovers."""
+        """Includes a process in the watch and in the search of `leftovers`; returns it."""
         self.session_ids.append(begun.process.pid)
         self.watch.add_process(begun.process.pid)
         return begun
@@ -280,12 +280,12 @@ class Cluster:
         return {m.engine: m for m in self.coordination.members(self.group)}
 
     def role(self, engine: str) -> str:
-        """Returns the role in that engine's record; "" if it has none."""
+        """Returns the role in the record of an engine; "" without a record."""
         member = self.members().get(engine)
         return "" if member is None else member.role
 
     def active_engine(self) -> SpawnedEngine | None:
-        """Returns the running engine whose record has it as active under the newest epoch."""
+        """Returns the running engine that holds the newest epoch and reports the active role; None if there is none."""
         leader = self.leader()
         member = self.members().get(leader.holder)
         engine = self.engines.get(leader.holder)
@@ -294,7 +294,7 @@ class Cluster:
         return engine if member.process_id == engine.process.pid else None
 
     def wait_active(self, timeout_s: float = WAIT_TIMEOUT_S) -> SpawnedEngine:
-        """Waits for an active engine and returns it. The result is fixed by one look: a second look may give another engine."""
+        """Waits for an active engine and returns it. Use the returned engine: another call may return a different one."""
         found: list[SpawnedEngine] = []
 
         def is_there() -> bool:
@@ -305,13 +305,13 @@ class Cluster:
         return found[0]
 
     def is_ready(self, name: str) -> bool:
-        """Whether that engine's running process has a complete state, as a standby or active engine."""
+        """Whether the running process of an engine is standby or active, and so has a complete state."""
         member, engine = self.members().get(name), self.engines[name]
         return member is not None and member.process_id == engine.process.pid and member.role in ("standby", "active")
 
     def wait_ready(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Waits until one engine is active and every running one ready. Raises ClusterError with the log of an engine that ended
-        meanwhile."""
+        """Waits until one engine is active and every engine ready (`is_ready`). Raises ClusterError after `timeout_s`, and with the
+        log of an engine that ended meanwhile."""
 
         def ready() -> bool:
             for engine in self.engines.values():
@@ -322,8 +322,8 @@ class Cluster:
         wait_until(ready, "one active engine and all others standby", timeout_s, _LOOK_S)
 
     def wait_caught_up(self, timeout_s: float = WAIT_TIMEOUT_S) -> None:
-        """Waits until every engine has read as far as the active one had at the call: a spare that has just started is ready before
-        it has begun to read."""
+        """Waits until every engine has read as far as the active one had at the call. `wait_ready` is not enough: a spare is ready
+        before it has begun to read."""
         self.wait_read(self._orders().get(self.leader().holder, 0), timeout_s)
 
     def wait_read(self, order: int, timeout_s: float = WAIT_TIMEOUT_S) -> None:
@@ -339,7 +339,8 @@ class Cluster:
         return reported_orders(self.members().values())
 
     def leftovers(self, within_s: float = _LEFT_S) -> list[str]:
-        """Returns the processes, of those that were started here and their children, that still run after `within_s`."""
+        """Returns the processes of the cluster and their descendants that still run after `within_s`, each as id and command
+        line."""
         found: list[str] = []
         for _ in Retry(lasting_s=within_s, pause_s=_LOOK_S).tries():
             found = self._leftover_processes()
@@ -356,7 +357,7 @@ class Cluster:
         return found
 
     def state_report(self) -> str:
-        """Returns the group's records, and the state and the end of the log of every process."""
+        """Returns a text for errors: the group's records, and state and end of the log of every process."""
         said = [f"leader: {self.leader()}", *(f"member: {member}" for member in self.members().values())]
         for process in (*self.engines.values(), *self.others):
             state = "runs" if process.is_running else f"ended with {process.process.returncode}"
@@ -364,7 +365,7 @@ class Cluster:
         return "\n".join(said)
 
     def stop(self) -> None:
-        """Stops all processes that were started here."""
+        """Stops all processes of the cluster and waits for their end."""
         everything = [*self.others, *self.engines.values()]
         for each in everything:
             each.request_stop()

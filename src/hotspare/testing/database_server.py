@@ -1,4 +1,4 @@
-"""Real PostgreSQL and MariaDB servers for tests, from the packages of the system, on the loopback interface."""
+"""Real PostgreSQL and MariaDB servers for tests, from the operating system's packages, on the loopback interface."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hotspare.testing.store_server import StoreServer
 
 _USER, _PASSWORD = "hotspare", "not a secret"
 _FOLDERS = (Path("/usr/sbin"), *sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True))
-"""The folders in which Debian has servers that are not on the path."""
+"""The folders in which Debian installs servers that are not on the path."""
 _OWNERS = ("postgres", "nobody")
-"""Users that PostgreSQL may run as if this process is root: it refuses root."""
+"""The users as which PostgreSQL may run if this process is root, because PostgreSQL refuses to run as root."""
 
 
 class DatabaseKind(Enum):
@@ -35,16 +35,17 @@ def _program(name: str) -> str | None:
 
 
 def why_no_server(kind: DatabaseKind) -> str:
-    """Returns which programs are missing; empty if none is."""
+    """Returns the reason why the server cannot be started, which names the missing programs; "" if none is missing."""
     missing = [name for name in _PROGRAMS[kind] if _program(name) is None]
     return f"{', '.join(missing)} of {kind.value} not found" if missing else ""
 
 
 class DatabaseServer(StoreServer):
-    """A server with one database."""
+    """A database server with one empty database. `url` opens it as a snapshot store."""
 
     def __init__(self, kind: DatabaseKind) -> None:
-        """Starts it and waits until it answers. Raises ClusterError if it does not."""
+        """Starts the server and waits until it answers. Raises ClusterError if a program is missing or the server does not
+        start."""
         reason = why_no_server(kind)
         if reason:
             raise ClusterError(reason)
@@ -63,7 +64,7 @@ def _run(command: list[str]) -> None:
 
 
 def _postgresql(folder: Path, port: int) -> list[str]:
-    """Makes its data; returns the command that runs it."""
+    """Creates the server's data in `folder`; returns the command that runs the server."""
     initdb, server = (_program(name) or name for name in _PROGRAMS[DatabaseKind.POSTGRESQL])
     password, data = folder / "password", folder / "data"
     password.write_text(_PASSWORD)

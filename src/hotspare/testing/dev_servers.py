@@ -1,8 +1,7 @@
-"""Servers that stay up in the background for development: started, reported and ended by the records in a folder.
-
-A keeper, a process of its own that runs this module, starts the servers, writes its record when they answer, and waits for SIGTERM.
-The servers end with it for any reason. A process is identified by its id together with its start time, so that no other one is ever
-ended.
+"""Servers for development that run in the background. Records in a folder allow later commands to report and to end them.
+A keeper process, which runs this module, starts the servers, writes a record when they answer, and waits for SIGTERM.
+The servers end with the keeper, for any reason. A process is identified by its id and its start time, so that no other process is
+ever signalled.
 
     FOLDER/<kind>/record.json     `DevRecord`
     FOLDER/<kind>/keeper.log      the output of the keeper
@@ -55,7 +54,7 @@ class DevProcess:
         return has_process_ended(self.process_id, self.process_start)
 
     def send(self, number: signal.Signals) -> None:
-        """Signals this very process, if it still runs."""
+        """Sends a signal to the process if it still runs; never to another process with the same id."""
         if not self.has_exited:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.process_id, number)
@@ -75,7 +74,7 @@ class DevRecord:
 
 
 def default_folder() -> Path:
-    """Returns the default folder of the records: one of the user's, by the rules for state that outlives a login."""
+    """Returns the default folder of the records, `$XDG_STATE_HOME/hotspare/dev`."""
     return user_folder("XDG_STATE_HOME", ".local/state") / "dev"
 
 
@@ -92,7 +91,7 @@ def write_record(folder: Path, kind: DevKind, record: DevRecord) -> None:
 
 
 def read_record(folder: Path, kind: DevKind) -> DevRecord | None:
-    """Returns what was started last; some or all of it may have ended since. None if the record is missing or unreadable."""
+    """Returns the record of the last start, whose processes may have ended since. None if it is missing or unreadable."""
     try:
         values = json.loads(record_path(folder, kind).read_text(encoding="utf-8"))
         servers = tuple(DevProcess(**server) for server in values["servers"])
@@ -102,15 +101,14 @@ def read_record(folder: Path, kind: DevKind) -> DevRecord | None:
 
 
 def running_record(folder: Path, kind: DevKind) -> DevRecord | None:
-    """Returns the record if its keeper runs."""
+    """Returns the record if its keeper runs, else None."""
     record = read_record(folder, kind)
     return None if record is None or record.keeper.has_exited else record
 
 
 def bring_up(folder: Path, kind: DevKind, count: int | None = None) -> DevRecord:
-    """Starts `count` servers (None: one), or finds them running, and returns when they answer. Raises ClusterError if they do not.
-
-    Raises UsageError if another number of servers runs already.
+    """Returns the record of `count` servers (None: one) that run already, else starts them and waits until they answer. Raises
+    ClusterError if they do not start, UsageError if another number of servers runs already.
     """
     with _alone(folder, kind) as place:
         found = running_record(folder, kind)
@@ -161,7 +159,8 @@ def take_down(folder: Path, kind: DevKind) -> DevRecord | None:
 
 
 def _run_keeper(arguments: list[str]) -> None:
-    """Keeps servers up until SIGTERM: the process that `bring_up` starts. `arguments`: kind, folder, number of servers."""
+    """The main function of the keeper process that `bring_up` starts: runs servers until SIGTERM. `arguments`: kind, folder, number
+    of servers."""
     for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(each, _end)
     kind, folder, count = DevKind(arguments[0]), Path(arguments[1]), int(arguments[2])
@@ -174,7 +173,7 @@ def _run_keeper(arguments: list[str]) -> None:
 
 @contextlib.contextmanager
 def _servers(kind: DevKind, data: Path, count: int) -> Iterator[tuple[str, tuple[DevProcess, ...]]]:
-    """Yields the URL of started servers, and their processes; ends them when the block ends."""
+    """Context manager: starts servers, yields their URL and processes, and ends them at the end of the block."""
     if kind is DevKind.ZOOKEEPER:
         from hotspare.testing.zookeeper_server import ZooKeeperServer
 
@@ -204,7 +203,8 @@ def _clear(folder: Path, kind: DevKind) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path, kind: DevKind) -> Iterator[Path]:
-    """Locks these servers for one command at a time. Yields their folder."""
+    """Context manager: locks the servers of a kind against other commands, and yields their folder. Raises ClusterError if another
+    command holds the lock for too long."""
     place = folder / kind.value
     try:
         place.mkdir(parents=True, exist_ok=True)

@@ -1,10 +1,9 @@
-"""Hosts on one machine, for tests over a network: each has a network and a host name of its own, and links that fail.
+"""Simulated hosts on one machine, for tests over a network: each has its own network stack, host name, and links that can fail.
 
 A `Network` is a bridge; a `Host` is a network namespace that a veth pair joins to it. Processes of a host get its host name too.
-The process that made the network reaches every host and is reached by it at `Network.address`. All share one kernel, one set of
-process ids and one file system: other differences between machines (boot id, disks, clocks) do not exist here.
-
-Needs root, `ip`, `nft`, `nsenter` and `unshare`, and a kernel that lets the caller make namespaces; `why_no_hosts` returns what is
+The process that created the network can connect to every host, and hosts to it at `Network.address`. All share one kernel, one set
+of process ids and one file system, so other differences between machines (boot id, disks, clocks) are not simulated.
+Needs root, `ip`, `nft`, `nsenter` and `unshare`, and a kernel that permits namespaces; `why_no_hosts` returns the reason if one is
 missing.
 """
 
@@ -28,17 +27,17 @@ from hotspare.base.errors import ClusterError
 from hotspare.testing.server_process import LOOPBACK, ServerProcess
 
 _NETWORKS = tuple(IPv4Network("198.51.100.0/24").subnets(new_prefix=28))
-"""Addresses for documentation (RFC 5737), so no real host has one. A network takes one part, at most 13 hosts."""
+"""Ranges of the addresses for documentation (RFC 5737), which no real host has. A network uses one range, for at most 13 hosts."""
 _PROGRAMS = ("ip", "nft", "nsenter", "unshare", "hostname")
 _PERSISTED = Path("/run/netns")
 _RELAY_PORT = 7_777
 RELAY_MARK = 0x4853
-"""Marks a relay's own packets, so that they are not sent through the relay again."""
+"""The mark of a relay's own packets, so that they are not redirected to the relay again."""
 _TIMEOUT_S = 60.0
 
 
 class PacketDirection(Enum):
-    """The failing packets of a link, from the view of the host that owns it."""
+    """The packets of a link that fail, as the host that owns the link sees them."""
 
     BOTH = ("input", "output")
     IN = ("input",)
@@ -47,21 +46,22 @@ class PacketDirection(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host of a network. `address` is where all others reach it."""
+    """A host of a network. All other hosts reach it at `address`."""
 
     name: str
     address: str
     namespace: str
 
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """Returns the command that runs `arguments` on this host; its process id is that of the program itself."""
+        """Returns the command that runs `arguments` on this host. The started process becomes the program itself, so it has its
+        id."""
         named = 'hostname "$0" && exec "$@"'
         return ["nsenter", f"--net={_PERSISTED / self.namespace}", "unshare", "--uts", "sh", "-c", named, self.name, *arguments]
 
 
 @dataclass(slots=True)
 class _Link:
-    """The faults of a host's links: by address of another host, rules of the packet filter, and the delay of its bytes."""
+    """The faults of a host's links, by address of the other host: rules of the packet filter, and the delay of bytes."""
 
     rules: dict[str, tuple[str, ...]] = field(default_factory=dict)
     delay_ms: dict[str, int] = field(default_factory=dict)
@@ -80,7 +80,8 @@ class _Link:
 
 
 class Network:
-    """Hosts that reach each other until a link is made to fail. `folder` gets the logs of relays."""
+    """A context manager for a network of hosts that reach each other until a link fails on request. Logs of relays are in `folder`.
+    Entering raises ClusterError if hosts cannot be created."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -114,7 +115,7 @@ class Network:
         return f"{self._name}b"
 
     def host(self, name: str) -> Host:
-        """Returns the host of that name, made at the first call."""
+        """Returns the host of that name; the first call creates it."""
         if name not in self._hosts:
             self._hosts[name] = self._made(name)
             self._links[name] = _Link()
@@ -137,15 +138,15 @@ class Network:
     # --- faults of links: each replaces what was wrong with that link before --------------------------------------------
 
     def cut_links(self, host: Host, *others: Host, way: PacketDirection = PacketDirection.BOTH) -> None:
-        """Drops packets between `host` and each of `others` (all other hosts if none is named) without a sign."""
+        """Drops packets between `host` and each of `others` (all other hosts if none is named) silently."""
         self._set(host, others, lambda address: _filter(way, address, "drop"))
 
     def lose_packets(self, host: Host, *others: Host, percent: int, way: PacketDirection = PacketDirection.BOTH) -> None:
-        """Drops `percent` of the packets, 1 to 99, at random."""
+        """Drops `percent` (1 to 99) of the packets between `host` and each of `others` at random."""
         self._set(host, others, lambda address: _filter(way, address, f"numgen random mod 100 < {percent} drop"))
 
     def refuse_connections(self, host: Host, *others: Host) -> None:
-        """Resets connections between them and refuses new ones, as a rejecting firewall does."""
+        """Resets connections between `host` and each of `others` and refuses new ones, as a rejecting firewall does."""
         self._set(
             host, others, lambda address: _filter(PacketDirection.BOTH, address, "tcp flags & rst == 0 reject with tcp reset")
         )
@@ -160,7 +161,7 @@ class Network:
         self._apply(host)
 
     def remove_faults(self, host: Host, *others: Host) -> None:
-        """Removes all faults of the links."""
+        """Removes all faults of the links between `host` and each of `others` (all if none is named)."""
         link = self._links[host.name]
         for address in self._addresses(host, others):
             link.rules.pop(address, None)
@@ -202,7 +203,7 @@ def _filter(way: PacketDirection, address: str, verdict: str) -> tuple[str, ...]
 
 
 def why_no_hosts() -> str:
-    """Returns why hosts cannot be made here, in one sentence; "" if they can."""
+    """Returns the reason why hosts cannot be created on this machine; "" if they can."""
     missing = [program for program in _PROGRAMS if shutil.which(program) is None]
     if missing:
         return f"not installed: {', '.join(missing)}"
@@ -215,7 +216,8 @@ def why_no_hosts() -> str:
 
 @contextlib.contextmanager
 def _reserve_network(count: int) -> Iterator[int]:
-    """Yields a number below `count` that no other process has until the block or this process ends."""
+    """Context manager: yields a number below `count` that no other process uses until the block or this process ends. Raises
+    ClusterError if all numbers are in use."""
     with contextlib.ExitStack() as given_back:
         for number in range(count):
             lock: IO[str] = (Path(tempfile.gettempdir()) / f"hotspare-network-{number}.lock").open("w")
@@ -232,7 +234,7 @@ def _reserve_network(count: int) -> Iterator[int]:
 
 
 def _sweep(number: int) -> None:
-    """Removes the leftovers of a killed process from that network."""
+    """Removes namespaces and devices that a killed process left in the network of that number."""
     namespaces = [["netns", "del", path.name] for path in _PERSISTED.glob(f"hs{number}-*")]
     devices = [["link", "del", path.name] for kind in "vb" for path in Path("/sys/class/net").glob(f"hs{number}{kind}*")]
     for left in (*devices, *namespaces):

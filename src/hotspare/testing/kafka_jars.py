@@ -29,8 +29,8 @@ def pinned_jars() -> tuple[Jar, ...]:
 
 
 def class_path(folder: Path | None = None) -> str:
-    """Returns the class path of a broker after fetching missing jars. Raises RunnerError if one cannot be fetched or is not the
-    pinned one."""
+    """Returns the class path of a broker after fetching missing jars into `folder`, by default the user's cache. Raises RunnerError
+    if a jar cannot be fetched or its checksum is not the pinned one."""
     folder = folder or cache_folder() / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "fetch.lock").open("w") as lock:
@@ -42,7 +42,7 @@ def class_path(folder: Path | None = None) -> str:
 
 
 def _fetch(jars: list[Jar], folder: Path) -> None:
-    """Lets Spark's resolver fetch all of them at once, in a JVM that ends afterwards."""
+    """Fetches all jars in one call of Spark's resolver, in a JVM that ends afterwards. Raises RunnerError if that fails."""
     from hotspare.runners.spark.session import Session, SessionOptions
     from hotspare.runners.spark.settings import IVY
 
@@ -69,7 +69,7 @@ def _fetch(jars: list[Jar], folder: Path) -> None:
 
 
 def _cache_jar(jar: Jar, found: Path, folder: Path) -> None:
-    """Checks a jar and copies it into the cache atomically."""
+    """Copies a jar into the cache atomically, after checking its checksum."""
     with tempfile.TemporaryDirectory(dir=folder) as fresh:
         copy = Path(fresh) / jar.file_name
         shutil.copyfile(found, copy)

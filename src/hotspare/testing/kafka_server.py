@@ -1,7 +1,7 @@
 """Real Kafka brokers (KRaft, one or three nodes), which can be killed, frozen, stopped and started one by one.
 
-They run on this machine or on hosts of a test network. Each is a JVM that ends with this process, for whatever reason that ends.
-`Secured` makes the files for a broker with TLS and passwords.
+They run on this machine or on hosts of a test network. Each is a JVM that ends when this process ends, also after `kill -9`.
+`Secured` creates the files for brokers with TLS and a password.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 
 class Compilers(Enum):
-    """The compilers of a broker's JVM. The first alone starts quickly and takes no core for compiling; both make it faster after a
-    minute."""
+    """The compilers of a broker's JVM. With FIRST the broker starts quickly and needs little CPU for compiling; with BOTH it is
+    faster after a minute."""
 
     FIRST = "first"
     BOTH = "both"
@@ -39,7 +39,7 @@ class Compilers(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BrokerTuning:
-    """The differences between brokers. `settings`, of `server.properties`, override those that all have."""
+    """The options of all brokers of a cluster. `settings` override the defaults in `server.properties`."""
 
     settings: Mapping[str, str | int] = field(default_factory=dict)
     compilers: Compilers = Compilers.FIRST
@@ -67,7 +67,7 @@ _SILENT.propagate = False
 
 
 class KafkaBroker(ServerProcess):
-    """A node, which is broker and controller at once. `number` counts from 1."""
+    """A Kafka node that is both broker and controller. `number` counts from 1; `place` is its machine."""
 
     def __init__(self, number: int, place: Machine, ports: tuple[int, int], folder: Path, secured: Secured | None = None) -> None:
         super().__init__("broker", (), folder)
@@ -100,11 +100,11 @@ class KafkaServers:
         places: Sequence[Machine] = (),
         tuning: BrokerTuning = TEST_TUNING,
     ) -> KafkaServers:
-        """Starts new brokers that keep their data in `folder`, and returns when all of them answer. Raises ClusterError otherwise.
+        """Starts new brokers that keep their data in `folder`, and returns when all of them answer. Raises ClusterError if one does
+        not.
 
-        If `secured`, they are reached only by TLS and its password. `places` are the brokers' machines; this machine by default.
-
-        With three, topics are replicated three times by default, and a message counts only once two replicas have it.
+        If `secured` is given, clients need TLS and its password. `places`: the brokers' machines, by default this machine.
+        Topics of three brokers have three replicas by default, and a message counts only when two replicas have it.
         """
         for attempt in range(_START_ATTEMPTS):
             servers = cls(_layout(folder / f"kafka-{attempt}", tuple(places) or (LOOPBACK,) * brokers, secured, tuning), secured)
@@ -125,7 +125,7 @@ class KafkaServers:
 
     @property
     def url(self) -> str:
-        """The value for `--bus`, secrets included."""
+        """The URL for `--bus`, including the password of `secured`."""
         plain = f"kafka://{self.bootstrap}"
         return plain if self._secured is None else f"{plain}?{self._secured.url_query()}"
 
@@ -133,7 +133,7 @@ class KafkaServers:
         return self.brokers[number - 1]
 
     def kill(self, number: int) -> None:
-        """Sends SIGKILL, which also ends a frozen broker."""
+        """Kills a broker by SIGKILL, which also ends a frozen one."""
         self.broker(number).kill()
 
     def freeze(self, number: int) -> None:
@@ -144,8 +144,7 @@ class KafkaServers:
 
     def restart(self, number: int) -> None:
         """Starts a killed or stopped broker again, on its port and its data.
-
-        Returns when all running brokers answer and it has caught up: only then may another one be killed.
+        Returns when all running brokers answer and this broker is in sync: only then may another one be killed.
         """
         self.broker(number).launch()
         self.wait_ready()
@@ -155,7 +154,8 @@ class KafkaServers:
             time.sleep(_POLL_S)
 
     def wait_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Waits until every started broker is in the cluster and answers. Raises ClusterError, with its log, if one ended."""
+        """Waits until every started broker answers and knows all others. Raises ClusterError with the log of a broker that ended,
+        or does not answer within `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         started = [broker for broker in self.brokers if broker.was_launched]
         for broker in started:
@@ -168,18 +168,18 @@ class KafkaServers:
             time.sleep(_POLL_S)
 
     def _brokers_seen_by(self, broker: KafkaBroker) -> set[int]:
-        """Returns the brokers that this one knows to be running."""
+        """Returns the numbers of the running brokers in the metadata of `broker`; empty if it does not answer."""
         known = _metadata(broker)
         return set() if known is None else set(known.brokers)
 
     def _has_caught_up(self, number: int) -> bool:
-        """Whether every running broker counts it among the in-sync replicas of all its partitions."""
+        """Whether, for every running broker, broker `number` is an in-sync replica of all its partitions."""
         seen = [_metadata(broker) for broker in self.brokers if broker.is_running]
         partitions = [p for m in seen if m is not None for topic in m.topics.values() for p in topic.partitions.values()]
         return None not in seen and all(number in p.isrs for p in partitions if number in p.replicas)
 
     def stop(self) -> None:
-        """Ends all brokers; their data stays in the folder."""
+        """Kills all brokers; their data remains in the folder."""
         for broker in self.brokers:
             broker.kill()
 
@@ -192,8 +192,8 @@ class KafkaServers:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """The files and settings of brokers that are reached only by TLS and a password, for tests: one name and password, for clients
-    and brokers alike. `certificate` is what clients have to trust."""
+    """The files and settings of test brokers that require TLS and a password. Clients and brokers use the same name and password;
+    clients must trust `certificate`."""
 
     username: str
     password: str = field(repr=False)
@@ -202,8 +202,8 @@ class Secured:
 
     @classmethod
     def create(cls, folder: Path) -> Secured:
-        """Makes a key, a certificate for 127.0.0.1 and a password, in `folder`. Raises ClusterError if Java's keytool is
-        missing."""
+        """Creates a key and a certificate for 127.0.0.1 in `folder`, and a password. Raises ClusterError if Java's keytool is
+        missing or fails."""
         made = cls("hotspare", secrets.token_urlsafe(), folder / "broker.p12", folder / "broker.pem")
         store = ["-keystore", str(made.key_store), "-storetype", "PKCS12", "-storepass", made.password, "-alias", "broker"]
         subject = ["-dname", "CN=127.0.0.1", "-ext", "SAN=IP:127.0.0.1", "-validity", "2"]
@@ -216,7 +216,7 @@ class Secured:
         return _LISTENER
 
     def broker_settings(self) -> dict[str, str]:
-        """Returns the lines of `server.properties`."""
+        """Returns the settings for `server.properties` of a broker."""
         login = (
             f'{_PLAIN_LOGIN} required username="{self.username}" password="{self.password}" user_{self.username}="{self.password}";'
         )
@@ -234,7 +234,7 @@ class Secured:
         }
 
     def client_options(self) -> dict[str, str]:
-        """Returns the client's options with librdkafka's names."""
+        """Returns the options that a client needs, by their names in librdkafka."""
         return {
             "security.protocol": _LISTENER,
             "sasl.mechanism": "PLAIN",
@@ -244,7 +244,7 @@ class Secured:
         }
 
     def url_query(self) -> str:
-        """Returns the client's options as the query of a bus's URL."""
+        """Returns the options that a client needs, as the query of a bus URL."""
         return urlencode(self.client_options())
 
 
@@ -273,7 +273,8 @@ def _listens(broker: KafkaBroker) -> bool:
 
 
 def _layout(folder: Path, places: Sequence[Machine], secured: Secured | None, tuning: BrokerTuning) -> tuple[KafkaBroker, ...]:
-    """Makes the settings and formatted data folders of a new cluster."""
+    """Returns the brokers of a new cluster, not started, after creating their settings and formatted data in `folder`, which must
+    not exist."""
     if folder.exists():
         raise ClusterError(f"{folder} exists already", hint="use a separate folder for each cluster")
     ports = free_ports(2 * len(places))
@@ -330,7 +331,7 @@ def _settings(broker: KafkaBroker, brokers: tuple[KafkaBroker, ...]) -> dict[str
 
 
 def _format(java: tuple[str, ...], brokers: tuple[KafkaBroker, ...]) -> None:
-    """Lets Kafka's own tool format the first data folder, and copies it for the others: one JVM instead of three."""
+    """Formats the first broker's data folder by Kafka's tool, and copies the result for the others, which saves two JVMs."""
     first = brokers[0]
     settings = str(first.folder / "server.properties")
     done = subprocess.run(  # noqa: S603 - our own command

@@ -1,7 +1,6 @@
-"""Checks what a receiver may see of a stream under each quality of service, as pure functions (docs/qualities.md describes it).
-
-The reference is the uninterrupted run: outputs 1, 2, 3 ... up to the newest. `delivered` is the content of the outbound topic, in
-its order. Values are not checked here: `verify.compare_stream` compares each output with the reference's of its sequence.
+"""Checks the delivered sequence numbers of a stream against its quality of service (docs/qualities.md), as pure functions.
+The reference is an uninterrupted run: outputs 1, 2, 3 ... up to the newest. `delivered` is the content of the outbound topic, in
+its order. Values are not checked: `verify.compare_stream` compares each output with the reference output of the same sequence.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ VIOLATIONS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class DeliveredOutput:
-    """An output on the topic: its sequence, the epoch under which it was published, and when, on the clock of the reference."""
+    """An output on the topic: its sequence, its epoch, and the time of its publication by the clock of the reference."""
 
     sequence: int
     epoch: int
@@ -28,9 +27,11 @@ class DeliveredOutput:
 class Reference:
     """The uninterrupted run of one stream.
 
-    - `last`: its newest sequence when the delivery is checked.
-    - `times_ms`: when each output could first be computed (of sequence n at index n - 1), to judge windows by time; may be empty.
-    - `epochs_short_of_window`: epochs whose engine was restored less than a window before its promotion: its buffer was not full.
+    - `last`: the newest sequence at the time of the check.
+    - `times_ms`: the time at which each output could first be computed (sequence n at index n - 1), for windows by time; may be
+    empty. - `epochs_short_of_window`: epochs whose engine was restored less than a window before it became active, so that its
+    buffer was
+      not full.
     """
 
     last: int
@@ -40,7 +41,8 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """Outputs `first`..`last` that were not delivered before `next_output`."""
+    """Outputs `first`..`last` that were not delivered before `next_output`. `is_takeover`: whether `next_output` has a new
+    epoch."""
 
     first: int
     last: int
@@ -79,17 +81,17 @@ def quality_violations(quality: Quality, delivered: Sequence[DeliveredOutput], r
 
 
 def count_lost(delivered: Sequence[DeliveredOutput], reference: Reference) -> int:
-    """Returns how many outputs of the reference were never delivered."""
+    """Returns the number of outputs of the reference that were never delivered."""
     return reference.last - len({d.sequence for d in delivered if d.sequence <= reference.last})
 
 
 def count_doubled(delivered: Sequence[DeliveredOutput]) -> int:
-    """Returns how many outputs were repeated: a receiver that keeps the greatest sequence drops them."""
+    """Returns the number of repeated outputs, which a receiver that remembers the greatest sequence can drop."""
     return len(delivered) - len({d.sequence for d in delivered})
 
 
 def without_repeats(delivered: Sequence[DeliveredOutput]) -> list[DeliveredOutput]:
-    """Returns the outputs whose sequence is greater than all before: a receiver that keeps only these sees no repeats."""
+    """Returns the outputs whose sequence is greater than that of all earlier ones."""
     kept: list[DeliveredOutput] = []
     for output in delivered:
         if not kept or output.sequence > kept[-1].sequence:
@@ -122,8 +124,8 @@ def _gaps(delivered: Sequence[DeliveredOutput]) -> Iterator[_Gap]:
 
 
 def _repeat_violations(quality: Quality, delivered: Sequence[DeliveredOutput]) -> Iterator[str]:
-    """Yields violations of repeated outputs: they form a run that begins a little before the newest and continues beyond it, one by
-    one."""
+    """Yields violations of the rule on repeated outputs: repeats form a run of consecutive sequences that begins at most the
+    allowed count before the newest output, 0 except under trimmed."""
     allowed = quality.progress_events - 1 if quality.kind is QualityKind.TRIMMED else 0
     newest, previous = 0, 0
     for output in delivered:
@@ -133,7 +135,7 @@ def _repeat_violations(quality: Quality, delivered: Sequence[DeliveredOutput]) -
 
 
 def _window_violations(quality: Quality, gap: _Gap, reference: Reference) -> Iterator[str]:
-    """Yields violations of the window: an output is lost only if the new active engine had already dropped it from its window."""
+    """Yields violations of the rule on buffered windows: an output may be lost only if it is older than the window."""
     if quality.window_events and gap.last + quality.window_events > reference.last:
         yield f"{_span(gap.first, gap.last)} lost, among the newest {quality.window_events} of {reference.last}"
     if quality.window_ms and len(reference.times_ms) >= gap.last:

@@ -1,4 +1,4 @@
-"""Reads a bus from outside, as any client could: the delivered outputs with their times and epochs, and the expected ones."""
+"""Reads a bus as any client could: the delivered outputs with times and epochs, and the outputs expected from the input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIMITS = BatchLimits(messages_max=5_000, bytes_max=32 << 20, wait_ms=0)
 
 @dataclass(frozen=True, slots=True)
 class PublishedMessage:
-    """A message of outputs: the epoch under which it was published, and when the bus appended it."""
+    """A message of outputs: its epoch, the time at which the bus appended it, and its number of rows."""
 
     epoch: int
     append_time_us: int
@@ -30,7 +30,7 @@ class PublishedMessage:
 
 
 class OutputReader:
-    """Follows one output topic, or the partition of a shard; `schema` is that of its stream. `poll` reads new messages once."""
+    """Reads one output topic, or the partition of `shard`; `schema` is that of the stream. `poll` reads all new messages."""
 
     def __init__(self, bus: Bus, topic: str, schema: Schema, shard: int = 0) -> None:
         self._bus, self._partition, self._schema = bus, Partition(topic, shard), output_schema(schema)
@@ -62,25 +62,24 @@ class OutputReader:
         return pa.concat_tables(self._tables) if self._tables else self._schema.empty_table()
 
     def first_after_epoch(self, epoch: int) -> int | None:
-        """Returns the append time of the first message under an epoch newer than `epoch`, or None."""
+        """Returns the append time in microseconds of the first message with a newer epoch than `epoch`; None without one."""
         return next((m.append_time_us for m in self.messages if m.epoch > epoch), None)
 
     def has_epoch_regression(self) -> bool:
-        """Whether an older epoch published after a newer one, which law 7 forbids."""
+        """Whether a message with an older epoch follows one with a newer epoch, which law 7 forbids."""
         epochs = [m.epoch for m in self.messages]
         return epochs != sorted(epochs)
 
 
 def output_table(messages: Sequence[Message], schema: Schema) -> pa.Table:
-    """Returns the rows of messages of an output stream with this schema, in any of its formats."""
+    """Returns the rows of messages of an output stream with this schema; the messages may have different formats."""
     rows = OutputRows(FileStyle(), schema)
     return pa.Table.from_batches([rows.decode(each) for each in group_for_decoding(messages)], output_schema(schema))
 
 
 class ReferenceRun:
-    """The uninterrupted run: the same core fed from the recorded inbound topics, ticks included, in this process.
-
-    `poll` continues up to the current end of the topics. For a shard, `topics` name its partition.
+    """The uninterrupted run: processes the inbound topics, with their ticks, by the core of the engines in this process.
+    `poll` continues to the current end of the topics. For a shard, `topics` name its partition.
     """
 
     def __init__(self, bus: Bus, plan: Plan, head: HeadLike, topics: tuple[SourceTopic, ...], shard: int = 0) -> None:

@@ -1,5 +1,5 @@
-"""A real Redis for tests, from the packages of the system, on the loopback interface, with a password. It writes each change to
-disk before it answers."""
+"""A real Redis for tests, from the operating system's packages, on the loopback interface, with a password. It writes each change
+to disk before it answers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PASSWORD = "not-a-secret"  # noqa: S105 - of a server that only tests reach
 
 
 def why_no_redis() -> str:
-    """Returns why Redis cannot be started; empty if its program is installed."""
+    """Returns the reason why Redis cannot be started; "" if its program is installed."""
     return "" if shutil.which("redis-server") else "redis-server not found"
 
 
 class RedisServer(StoreServer):
     def __init__(self) -> None:
-        """Starts it and waits until it answers. Raises ClusterError if it does not."""
+        """Starts the server and waits until it answers. Raises ClusterError if it is not installed or does not start."""
         program = shutil.which("redis-server")
         if program is None:
             raise ClusterError(why_no_redis())

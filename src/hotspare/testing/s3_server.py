@@ -1,9 +1,9 @@
-"""A stand-in for S3 for tests: moto's server, on the loopback interface, with a disk. Each request with changes is on the disk
-before it is answered, and is repeated when the server starts again after a kill.
+"""A substitute for S3 in tests: moto's server on the loopback interface, with persistence. Each changing request is stored on disk
+before it is answered, and is replayed when the server starts again.
 
     python -m hotspare.testing.s3_server PORT FOLDER
 
-It accepts any key and secret. While `FOLDER/full` exists, it answers that it has no room.
+It accepts any key and secret. While `FOLDER/full` exists, it answers writes with an error: insufficient storage.
 """
 
 from __future__ import annotations
@@ -38,11 +38,10 @@ _Start = Callable[..., Any]
 
 
 class S3Server(StoreServer):
-    """A server with one bucket, which is made when it starts. The secret of its URL is in the environment of this process
-    (`SECRET_ENV`)."""
+    """A server with one bucket. The environment of this process has the secret of its URL (variable `SECRET_ENV`)."""
 
     def __init__(self) -> None:
-        """Starts it and waits until it answers. Raises ClusterError if it does not."""
+        """Starts the server and waits until it answers. Raises ClusterError if it does not."""
         self.folder = Path(tempfile.mkdtemp(prefix="hotspare-s3-"))
         port = free_ports(1)[0]
         os.environ[SECRET_ENV] = _SECRET
@@ -52,16 +51,17 @@ class S3Server(StoreServer):
         super().__init__(ServerProcess("s3", command, self.folder), self.folder, url, _SECRET)
 
     def fill(self) -> None:
-        """Makes it answer from now on that it has no room."""
+        """Makes the server answer all writes with insufficient storage, until `clear`."""
         (self.folder / _FULL).touch()
 
     def clear(self) -> None:
-        """Gives it room again."""
+        """Makes the server accept writes again after `fill`."""
         (self.folder / _FULL).unlink()
 
 
 class _PersistentApp:
-    """A WSGI application that keeps its changes in a file. It handles one request at a time."""
+    """A WSGI application that stores changing requests in a file and replays them at the start. It handles one request at a
+    time."""
 
     def __init__(self, inner: Any, folder: Path) -> None:
         self._inner, self._full = inner, folder / _FULL
@@ -109,7 +109,7 @@ def _saved_environ(environ: dict[str, Any]) -> dict[str, str]:
 
 
 def serve(port: int, folder: Path) -> None:
-    """Serves requests until the process ends."""
+    """Creates the bucket and serves requests on `port` until the process ends."""
     from moto.server import DomainDispatcherApplication, create_backend_app
     from werkzeug.serving import WSGIRequestHandler, run_simple
 

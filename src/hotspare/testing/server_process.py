@@ -1,4 +1,4 @@
-"""A server that a test or `hotspare dev` runs in the background: started, frozen, killed. It never outlives the process that
+"""A server that a test or `hotspare dev` starts in the background, and can freeze and kill. It never outlives the process that
 started it."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POLL_S = 0.02
 _LOG_TAIL_LENGTH = 2_000
 _PORTS_FILE = Path(tempfile.gettempdir()) / f"hotspare-ports-{os.getuid()}.lock"
 _PORTS = range(20_000, 32_000)
-"""Ports below those that Linux gives to outgoing connections, so that a restarted server finds its port free."""
+"""The ports of servers. Linux never assigns them to outgoing connections, so that a restarted server finds its port free."""
 
 WATCHED_SCRIPT = """
 trap "" INT
@@ -32,7 +32,8 @@ exec 3<&0
 (read -r _ <&3 || kill -9 $$) &
 exec "$@" </dev/null 3<&-
 """
-"""Replaces itself by the command; a child of it reads the pipe from the parent, and kills it if the pipe closes without a line."""
+"""A shell script that starts a watcher and then becomes the command in its arguments. The watcher reads the pipe from the parent,
+and kills the command if the pipe closes without a line."""
 
 
 class Machine(Protocol):
@@ -40,10 +41,10 @@ class Machine(Protocol):
 
     @property
     def address(self) -> str:
-        """The address at which others reach what listens there."""
+        """The address at which other machines reach servers on this one."""
 
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """Returns the command that runs `arguments` there."""
+        """Returns the command that runs `arguments` on this machine."""
 
 
 class _Loopback:
@@ -54,11 +55,11 @@ class _Loopback:
 
 
 LOOPBACK: Machine = _Loopback()
-"""This machine, reached only by itself."""
+"""This machine, by its loopback address."""
 
 
 class ServerProcess:
-    """A server process; `launch` starts it, also again after its end. Its output goes to `log`."""
+    """A server process. `launch` starts it, also again after it has ended; its output is appended to `log`."""
 
     def __init__(self, name: str, command: Sequence[str], folder: Path) -> None:
         self.name = name
@@ -82,12 +83,12 @@ class ServerProcess:
 
     @property
     def was_launched(self) -> bool:
-        """Whether the server runs, or ended without being stopped here."""
+        """Whether `launch` was called after the last `kill` or `stop`; the server may have ended by itself since."""
         return self._process is not None
 
     @property
     def process_id(self) -> int:
-        """The process id; 0 if it does not run."""
+        """The process id; 0 if the server does not run."""
         return self._process.pid if self._process is not None and self.is_running else 0
 
     @property
@@ -95,7 +96,7 @@ class ServerProcess:
         return self._process is not None and self._process.poll() is None
 
     def freeze(self) -> None:
-        """Sends SIGSTOP; returns when all its threads have stopped."""
+        """Sends SIGSTOP to the server; returns when all its threads have stopped."""
         self._signal(signal.SIGSTOP)
         if self._process is not None:
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -104,17 +105,18 @@ class ServerProcess:
         self._signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Sends SIGKILL, which also ends a frozen one; returns when it has ended."""
+        """Sends SIGKILL to the server, which also ends a frozen one; returns when it has ended."""
         self._signal(signal.SIGKILL)
         self._wait(STOP_TIMEOUT_S)
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """Sends SIGTERM, and SIGKILL after `timeout_s`; returns when it has ended."""
+        """Sends SIGTERM to the server, and SIGKILL after `timeout_s`; returns when it has ended."""
         self._signal(signal.SIGTERM)
         self._wait(timeout_s)
 
     def wait_for_log(self, word: str, timeout_s: float) -> None:
-        """Waits until its log has the word. Raises ClusterError, with the log, if it ends before or after `timeout_s`."""
+        """Waits until the end of the log contains `word`. Raises ClusterError with the log after `timeout_s`, or if the server
+        ends."""
         deadline = time.monotonic() + timeout_s
         while word not in self.log_tail():
             if not self.is_running or time.monotonic() > deadline:
@@ -148,12 +150,13 @@ class ServerProcess:
 
 
 _taken: set[int] = set()
-"""The ports that `free_ports` gave in this process."""
+"""The ports that `free_ports` returned in this process."""
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns ports of the loopback interface on which no process listens now. No other process gets them from here until this
-    process ends, also while the server on them is killed and restarted. A foreign program may take one first: be ready to retry."""
+    """Returns `count` ports of the loopback interface on which no process listens. This function returns them to no other process
+    until this process ends, even while the server on a port is killed and restarted. A foreign program may still bind one: be ready
+    to retry. Raises ClusterError if there are not enough."""
     found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -166,8 +169,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def _reserve_port(port: int) -> bool:
-    """Whether this process owns the port from now on: it locks the byte of its number in one common file, until the process
-    ends."""
+    """Reserves a port for this process; returns False if it is reserved already. The reservation is a lock, until the process ends,
+    on the byte of the port's number in a file that all processes share."""
     if port in _taken:
         return False
     try:

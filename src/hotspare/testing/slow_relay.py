@@ -19,7 +19,7 @@ _SO_ORIGINAL_DST = 80
 """The socket option with a redirected connection's original destination (linux/netfilter_ipv4.h)."""
 _PIECE_BYTES = 1 << 16
 _PIECES_MAX = 256
-"""The pieces under way in one direction of one connection; beyond that the sender waits, as for a full buffer."""
+"""Limit on the pieces in transit in one direction of a connection; at the limit the sender waits, as for a full buffer."""
 
 
 def _bound_for(connection: socket.socket) -> tuple[str, int]:
@@ -28,7 +28,7 @@ def _bound_for(connection: socket.socket) -> tuple[str, int]:
 
 
 async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
-    """Relays every piece, and the end, `delay_s` after its arrival."""
+    """Writes every piece that `reader` receives, and the end of the stream, to `writer`, `delay_s` after its arrival."""
     loop = asyncio.get_running_loop()
     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(_PIECES_MAX)
 

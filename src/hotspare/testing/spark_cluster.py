@@ -1,6 +1,5 @@
-"""A real standalone cluster of Spark for tests: a master, and workers on hosts of their own, from PySpark's own jars.
-
-Each is a JVM that ends with this process, for whatever reason that ends; executors end with their worker.
+"""A real standalone cluster of Spark for tests: a master, and workers on separate hosts, from PySpark's jars.
+Each is a JVM that ends when this process ends, also after `kill -9`; executors end with their worker.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ START_TIMEOUT_S = 120.0
 _POLL_S = 0.1
 _DAEMON_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 _EXECUTOR_RETRIES = "-Dspark.deploy.maxExecutorRetries=-1"
-"""A setting that only the master's own settings can change (docs/scale.md)."""
+"""Unlimited retries of executors; only the master's own options can set this (docs/scale.md)."""
 _REGISTERED = "Registering worker"
 _LOG_SETTINGS = """status = error
 appender.out.type = Console
@@ -41,7 +40,8 @@ class WorkerSize:
 
 
 class StandaloneCluster:
-    """A master with its workers. `url` is the value for `--master`. `folder` gets logs, and the files of executors."""
+    """A master on `place`, with a worker on each of `workers`. `url` is the value for `--master`. Logs and the files of executors
+    are in `folder`. As a context manager it starts and stops all of them."""
 
     def __init__(self, folder: Path, place: Machine, workers: Sequence[Machine], size: WorkerSize | None = None) -> None:
         self._folder = folder
@@ -75,7 +75,7 @@ class StandaloneCluster:
         return ServerProcess(name, place.command([*program, *where, *arguments]), self._folder)
 
     def start(self) -> None:
-        """Starts all; returns when the master knows all workers. Raises ClusterError otherwise."""
+        """Starts master and workers; returns when all workers are registered. Raises ClusterError if one does not start."""
         settings = self._folder / "conf"
         settings.mkdir(parents=True, exist_ok=True)
         (settings / "log4j2.properties").write_text(_LOG_SETTINGS, encoding="utf-8")

@@ -1,7 +1,6 @@
-"""The common part of the servers of snapshot stores, for tests: a folder of their own, a URL, and a check that they answer.
-
-A server ends with the process that started it, for whatever reason. It can be killed, frozen, and started again on the same data
-and port.
+"""The common base of test servers for snapshot stores: each has a folder and a URL, and is checked by a request to the store.
+A server ends when the process that started it ends, also after `kill -9`. It can be killed, frozen, and started again on the same
+data and port.
 """
 
 from __future__ import annotations
@@ -21,10 +20,11 @@ _POLL_S = 0.05
 
 
 class StoreServer:
-    """A server of a snapshot store. `url` does not change when it is killed and restarted. `close` removes `folder`."""
+    """A server of a snapshot store. `url` does not change when the server is killed and restarted. `close` kills the server and
+    removes `folder`."""
 
     def __init__(self, process: ServerProcess, folder: Path, url: str, password: str) -> None:
-        """Starts it and waits until it answers. Raises ClusterError if it does not."""
+        """Starts the server and waits until it answers. Raises ClusterError if it does not."""
         self.process, self.url, self.password = process, url, password
         self._folder = folder
         self.restart()

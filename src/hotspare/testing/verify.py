@@ -18,7 +18,7 @@ from hotspare.rows.arrays import packed
 
 @dataclass(frozen=True, slots=True)
 class DeliveryVerdict:
-    """Counts of output events. If the last three are 0, the delivered stream is the reference, in its order."""
+    """Counts of output events. If `lost`, `doubled` and `wrong` are 0, the delivered outputs equal the reference, in its order."""
 
     reference: int = 0
     delivered: int = 0
@@ -41,7 +41,7 @@ class DeliveryVerdict:
 
 
 def _same_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Whether the cells of each row are both null, or have the same bits (so NaN equals NaN, and 0.0 differs from -0.0)."""
+    """Returns, for each row, whether both cells are null or have the same bits (NaN equals NaN, and 0.0 differs from -0.0)."""
     left, right = left.combine_chunks(), right.combine_chunks()
     if pa.types.is_list(left.type):
         left, right = packed(left), packed(right)
@@ -56,7 +56,8 @@ def _same_cells(left: pa.ChunkedArray, right: pa.ChunkedArray) -> npt.NDArray[np
 
 
 def compare_stream(reference: pa.Table, delivered: pa.Table) -> DeliveryVerdict:
-    """Compares two tables of one stream (columns of `rows.batch.output_schema`), delivered in the order of the bus.
+    """Returns the comparison of two tables of one stream (columns of `rows.batch.output_schema`); `delivered` in the order of the
+    bus.
 
     lost: sequences of the reference that were never delivered. doubled: rows whose sequence was delivered before. wrong: rows that
     differ from the reference row of their sequence in any column, that the reference lacks, or that are out of order.
@@ -89,7 +90,7 @@ def compare_stream(reference: pa.Table, delivered: pa.Table) -> DeliveryVerdict:
 
 
 def compare(reference: Mapping[str, pa.Table], delivered: Mapping[str, pa.Table]) -> DeliveryVerdict:
-    """Returns the sum over all streams; a stream that one side lacks counts as empty there."""
+    """Returns the sum of the comparisons of all streams, by name; a stream that one side lacks counts as empty there."""
     verdict = DeliveryVerdict()
     for stream in sorted({*reference, *delivered}):
         some = reference.get(stream, delivered.get(stream))

@@ -1,7 +1,6 @@
-"""A real ZooKeeper for tests and development: the one in PySpark's own jars, on the loopback interface or on a test network's host.
-
-It is a JVM that ends with this process, for whatever reason that ends. It can be killed, frozen, and started again on the same data
-and port, and it can end another client's session.
+"""A real ZooKeeper server for tests and development, from PySpark's jars, on the loopback interface or on a test network's host.
+It is a JVM that ends when this process ends, also after `kill -9`. It can be killed, frozen, and started again on the same data
+and port, and the session of any client can be ended.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ _ANSWER_TIMEOUT_S = 2.0
 _EXPIRE_ATTEMPTS = 20
 _SESSION_TIMEOUT_MS = 10_000
 _CLOSE = -11
-"""The type of a request that ends a session."""
+"""The type of the request that ends a session, in ZooKeeper's protocol."""
 _JARS = ("zookeeper-", "slf4j-api-", "log4j-", "netty-", "metrics-core-", "snappy-java-", "commons-io-", "commons-lang3-")
-"""Prefixes of the names of the jars that it needs, out of PySpark's two hundred."""
+"""The prefixes of the names of those jars of PySpark that the server needs."""
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JVM_OPTIONS = (
     "-Xmx128m",
@@ -57,7 +56,7 @@ SESSION_TIMEOUT_MS_MIN = 500
 
 
 class ZooKeeperServer:
-    """A server. `address` (`host:port`) does not change when it is killed, stopped and restarted."""
+    """A ZooKeeper server. `address` (`host:port`) does not change when the server is killed, stopped and restarted."""
 
     def __init__(self, process: ServerProcess, place: Machine, port: int) -> None:
         self.process = process
@@ -67,8 +66,8 @@ class ZooKeeperServer:
 
     @classmethod
     def start(cls, folder: Path, place: Machine = LOOPBACK) -> ZooKeeperServer:
-        """Starts a server that keeps its data in `folder`, new or existing, and returns it once it answers. Raises ClusterError
-        otherwise."""
+        """Starts a server with its data in `folder`, new or existing, and returns it when it answers. Raises ClusterError if it
+        does not."""
         folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(_START_ATTEMPTS):
             server = cls._with_settings(folder, place, free_ports(1)[0])
@@ -92,11 +91,12 @@ class ZooKeeperServer:
 
     @property
     def url(self) -> str:
-        """The value for `--coordination`."""
+        """The URL for `--coordination`."""
         return f"zookeeper://{self.address}"
 
     def restart(self) -> None:
-        """Starts it again after `stop` or `kill`, on its port and its data; returns when it answers."""
+        """Starts the server again after `stop` or `kill`, on its port and its data; returns when it answers. Raises ClusterError if
+        it does not."""
         self.process.launch()
         try:
             self._wait_ready()
@@ -114,7 +114,7 @@ class ZooKeeperServer:
             time.sleep(_POLL_S)
 
     def _listens(self) -> bool:
-        """Whether this very process has the port; on another host no other process can have it."""
+        """Whether the server's process, and no other one, listens on the port; assumed true on another host."""
         if self._place is not LOOPBACK:
             return True
         with contextlib.suppress(psutil.Error):
@@ -127,7 +127,7 @@ class ZooKeeperServer:
         return b"Mode:" in self._send_request(b"srvr")
 
     def _send_request(self, request: bytes) -> bytes:
-        """Returns the whole answer until the server closes the connection; b"" without an answer."""
+        """Returns all bytes of the answer until the server closes the connection; b"" if it cannot be reached in time."""
         address = (self._place.address, self.port)
         with contextlib.suppress(OSError), socket.create_connection(address, _ANSWER_TIMEOUT_S) as connection:
             connection.sendall(request)
@@ -151,7 +151,7 @@ class ZooKeeperServer:
         raise ClusterError(f"zookeeper session {number:x} could not be ended")
 
     def freeze(self) -> None:
-        """Sends SIGSTOP: connections stay open, but nothing is answered."""
+        """Freezes the server by SIGSTOP: connections stay open, but it does not answer."""
         self.process.freeze()
 
     def thaw(self) -> None:
@@ -161,7 +161,7 @@ class ZooKeeperServer:
         self.process.kill()
 
     def stop(self) -> None:
-        """Ends it; its data stays."""
+        """Kills the server; its data remains."""
         self.process.kill()
 
     def __enter__(self) -> ZooKeeperServer:

@@ -9,12 +9,12 @@ from pathlib import Path
 from hotspare.adapters.guess.columns import GuessedTable
 
 _NO_FIELDS = frozenset({"opcode", "flags"})
-"""Titles, in lower case, that are not fields in a plain file."""
+"""Titles, in lower case, of columns in a plain file that are not fields."""
 
 
 @dataclass(frozen=True)
 class InitialNames:
-    """Names within the written project, and the project's file."""
+    """The project file, and the names in it: project, query, source window and result window."""
 
     file: Path
     project: str
@@ -39,13 +39,14 @@ def connector_properties(table: GuessedTable, project_folder: Path) -> dict[str,
 
 
 def _is_plain(table: GuessedTable) -> bool:
-    """Whether the titles are the names of the fields, separated by commas, and none means an opcode or flags."""
+    """Whether `--plain` can read the file: the titles are the field names, separated by commas, and no title is `opcode` or
+    `flags`."""
     sample, names = table.sample, tuple(column.name for column in table.columns)
     return sample.titles == names and sample.delimiter == "," and not {name.lower() for name in names} & _NO_FIELDS
 
 
 def next_commands(names: InitialNames, table: GuessedTable) -> list[tuple[str, str]]:
-    """Returns the next commands, each with its purpose."""
+    """Returns the command lines that the user may run next, each with its purpose."""
     file, project = (shlex.quote(_relative(each, Path.cwd())) for each in (table.sample.path, names.file))
     bus, window = f"--bus sqlite:///{names.project}.db", f"{names.project}/{names.query}"
     source, result = f"{names.query}/{names.source}", f"{names.query}/{names.result}={names.result}.csv"
@@ -66,5 +67,5 @@ def next_commands(names: InitialNames, table: GuessedTable) -> list[tuple[str, s
 
 
 def _relative(path: Path, folder: Path) -> str:
-    """Returns the path relative to a folder, if it is below it."""
+    """Returns the path relative to `folder` if it is in that folder or below, else unchanged."""
     return str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)

@@ -21,7 +21,8 @@ QUERY, RESULT = "main", "alerts"
 
 
 def initial_project(table: GuessedTable, names: InitialNames, connector: Mapping[str, str]) -> str:
-    """Returns the text of a project without errors. The filter has the first condition that expressions can express."""
+    """Returns the text of a project without errors. The filter has the first guessed condition with which the project is valid,
+    else `true`. Raises ProjectError if the project is invalid even then."""
     for condition in (*guess_conditions(table), "true"):
         text = _written(table, names, connector, condition)
         try:
@@ -35,7 +36,7 @@ def initial_project(table: GuessedTable, names: InitialNames, connector: Mapping
 
 
 def project_name_from_stem(stem: str) -> str:
-    """Returns the name of a project for a file of this name."""
+    """Returns a valid project name for a file named `stem` (without suffix)."""
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", stem).strip("_")[: NAME_LENGTH_MAX - 10]
     return name or "project"
 
@@ -61,5 +62,5 @@ def _written(table: GuessedTable, names: InitialNames, connector: Mapping[str, s
 
 
 def _filled(template: str, **values: str) -> str:
-    """Returns the text of a template file in this folder, with the values filled in."""
+    """Returns the text of the file `<template>.template` in this folder, with the values substituted."""
     return Template(Path(__file__).with_name(f"{template}.template").read_text(encoding="utf-8")).substitute(values)

@@ -57,14 +57,14 @@ def group_details(group: Document, columns: int) -> Iterator[str]:
 
 
 def store_lines(group: Document) -> list[str]:
-    """Returns the failures of the store: now for this command, and at the last write of each engine."""
+    """Returns lines about failures of the store: for this command, at the last write of each engine, and at restores."""
     lines = [] if group["store_failure"] is None else [store_failure_line(group)]
     lines += [snapshot_failure_line(e) for e in group["engines"] if e["snapshot_failure"] and e["role"] is not None]
     return lines + [line for engine in group["engines"] for line in snapshots_refused(engine)]
 
 
 def persist_lines(group: Document) -> list[str]:
-    """Returns the engines that persist a snapshot now, and the result of the last request."""
+    """Returns lines about the engines that persist a snapshot now, and about the result of the last request."""
     own, done = "the group's store", group["persisted"]
     found = [(e["engine"], e["persisting"]) for e in group["engines"] if e["persisting"] is not None and e["role"] is not None]
     lines = [f"{engine} persists a snapshot to {asked['to'] or own}, request {asked['number']}" for engine, asked in found]
@@ -156,7 +156,7 @@ def _snapshot(snapshot: Document) -> str:
 
 
 def memory_text(engine: Document) -> str:
-    """Returns the memory of an engine's state, if the engine has a budget."""
+    """Returns the memory of an engine's state in MiB, by kind; "" if the engine has no budget."""
     return ", ".join(f"{what.replace('_', ' ')} {size / (1 << 20):.0f} MiB" for what, size in engine["memory"].items())
 
 

@@ -1,4 +1,4 @@
-"""The screen for an incident: the troubles first, in words, then a line for each engine; it fits 60 columns. Pure.
+"""The screen for an incident: first the troubles as sentences, then a line for each engine; it fits 60 columns. Pure.
 
 hotspare.logins, epoch 3
 ! connector q/logins/in failed, next try in 4 s: file in.csv
@@ -39,7 +39,7 @@ def screen_lines(document: Document, now_us: int, columns: int) -> Iterator[str]
 
 
 def has_active(group: Document) -> bool:
-    """Whether an engine has the active role, under a lease that has not expired."""
+    """Whether the group has an active engine whose lease has not expired, as far as is known."""
     return bool(group["active"]) and (group["lease_left_ms"] is None or group["lease_left_ms"] > 0)
 
 
@@ -52,7 +52,7 @@ def snapshot_failure_line(engine: Document) -> str:
 
 
 def stall_lines(engine: Document) -> list[str]:
-    """Returns a line if Spark delivers no input although some is pending."""
+    """Returns a line if Spark delivers no input although input is pending; else an empty list."""
     return [f"no input for {_span(engine['stalled_ms'] // 1000)} although input is pending"] if engine["stalled_ms"] else []
 
 
@@ -67,7 +67,7 @@ def snapshots_refused(engine: Document) -> list[str]:
 
 
 def bad_events_text(counted: Document) -> str:
-    """Returns window, reason and count of bad events: `of q/sums: 3 expression`."""
+    """Returns window, count and reason of bad events: `of q/sums: 3 expression`."""
     where = f"of {counted['window']}" if counted["window"] else "before any window"
     return f"{where}: {counted['count']} {counted['reason']}"
 
@@ -79,7 +79,7 @@ def trouble_age_text(engine: Document) -> str:
 
 
 def switchover_lines(group: Document) -> list[str]:
-    """Returns a line about the pending request for a switch-over, if there is one."""
+    """Returns a line about the pending request for a switch-over; empty if there is none."""
     to = group["switchover_asked"]
     return [] if to is None else [f"a switch-over to {to or 'any spare'} is requested"]
 
@@ -129,7 +129,7 @@ def _engines(group: Document, now_us: int) -> Iterator[str]:
 
 
 def _row(engine: Document, now_us: int) -> tuple[str, str, str, str]:
-    """Returns name, role, lag, and the age of the role; no lag if the engine sends no heartbeat."""
+    """Returns name, role, lag, and the age of the role. The lag is "" if it is unknown or the engine sends no heartbeat."""
     if engine["role"] is None:
         return engine["engine"], "gone", "", f"for {_span(_ago(engine['heard_us'], now_us))}, was {engine['last_role']}"
     if engine["starting"]:

@@ -1,8 +1,7 @@
-"""The check that user code is a function of its events and its saved state: repeated runs of recorded input give equal outputs.
-
-The first run is compared with a second one, with one in batches of 7 messages, and with one in batches of one message. The last is
-restored from a snapshot after each batch. Outputs differ if the code depends on the machine, keeps state that snapshots lack, or,
-over columns, looks from one row at another.
+"""Checks that user code depends only on its events and its saved state: repeated runs of recorded input must give equal outputs.
+The first run is compared with three others: an equal run, a run in batches of 7 messages, and a run in batches of one message that
+is restored from a snapshot after each batch. Outputs differ if the code depends on the machine, keeps state that snapshots lack,
+or, for code over columns, if the result of a row depends on other rows.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Restoring(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CheckRun:
-    """A run of the input in batches of at most `messages_max` messages. `run_label` ends a sentence."""
+    """A run of the input in batches of at most `messages_max` messages. `run_label` describes the run in messages."""
 
     run_label: str
     messages_max: int
@@ -52,7 +51,8 @@ OTHER_RUNS = (
 
 @dataclass(frozen=True, slots=True)
 class CodeDifference:
-    """The first output of a stream that differs between two runs; "" for a run without an output there."""
+    """The first output of a stream that differs between the first run and `differing_run`. `expected` and `found` are its texts in
+    the two runs, "" in a run without an output of this sequence."""
 
     stream: str
     sequence: int
@@ -63,14 +63,15 @@ class CodeDifference:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCode:
-    """The number of events, and the differences found, at most one for each way."""
+    """The result of a check: the number of events, and the differences, at most one for each of `OTHER_RUNS`."""
 
     events: int
     differences: tuple[CodeDifference, ...]
 
 
 def check_code(replay: Replay) -> CheckedCode:
-    """Compares the runs over all windows, also those that the project does not publish."""
+    """Performs all runs and returns the differences in the outputs of all windows, also of those that the project does not
+    publish."""
     project = replay.plan.resolved.project
     replay = dataclasses.replace(
         replay, plan=compile_plan(resolve(with_published_windows(project, {window.id for window in replay.plan.resolved.windows})))
@@ -98,7 +99,7 @@ _NONE = np.empty(0, np.uint64)
 
 
 def _digests(replay: Replay, way: CheckRun, progress: RecordingProgress) -> dict[str, np.ndarray]:
-    """Returns by stream the digest up to each output."""
+    """Returns, by stream, an array with the digest of all outputs up to each output."""
     found: dict[str, list[np.ndarray]] = {}
     for outputs in _outputs(replay, way, progress):
         for stream, batch in outputs.items():
@@ -107,7 +108,7 @@ def _digests(replay: Replay, way: CheckRun, progress: RecordingProgress) -> dict
 
 
 def _row(replay: Replay, way: CheckRun, stream: str, sequence: int) -> str:
-    """Returns the output with that sequence as text, by another run of the input."""
+    """Returns the output with that sequence as text, by repeating the run; "" if the run has no such output."""
     for outputs in _outputs(replay, way, RecordingProgress()):
         batch = outputs.get(stream)
         if batch is not None and len(batch):
@@ -119,7 +120,7 @@ def _row(replay: Replay, way: CheckRun, stream: str, sequence: int) -> str:
 
 
 def _outputs(replay: Replay, way: CheckRun, progress: RecordingProgress) -> Iterator[Mapping[str, pa.RecordBatch]]:
-    """Yields the outputs of a run, which has its own instances of the code."""
+    """Performs a run with new instances of the code, and yields its outputs by stream."""
     plan: Plan = compile_plan(replay.plan.resolved)
     head, pipeline = Head.from_plan(plan), Pipeline.fresh(plan)
     for raw in replay_batches(replay, progress):

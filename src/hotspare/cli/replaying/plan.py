@@ -1,4 +1,4 @@
-"""Converts the options of `hotspare replay` to a run: the published windows, the file of each topic, and the time."""
+"""Converts the options of `hotspare replay` to a `Replay`: published windows, files of each topic, and time fields."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _PARQUET, _MAGIC = ".parquet", b"PAR1"
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """The options as given; windows are `query/window` texts. With `header_rows` None, `stamp_unit` or `date_format` "", the
-    window's connector decides. `form` is that of the files of `inputs` and `outputs`."""
+    """The options of the command; windows are `query/window` texts. If `header_rows` is None, or `stamp_unit` or `date_format` is
+    "", the setting of the window's connector applies. `form` is that of the files of `inputs` and `outputs`."""
 
     project: Path
     texts: tuple[str, ...]
@@ -56,8 +56,8 @@ class ReplayRequest:
 
 
 def prepare_replay(request: ReplayRequest) -> Replay:
-    """Returns the replay. UsageError for options that do not fit the project or each other, ProjectError for errors of the
-    project."""
+    """Returns the replay that the options request. Raises UsageError for options that do not fit the project or each other,
+    ProjectError for an invalid project."""
     if request.form is CsvForm.PLAIN:
         refuse_ineffective({"--header": request.header_rows}, "with --plain", "leave it out: titles name the columns")
     if not request.outputs and request.bad is None:
@@ -107,7 +107,8 @@ def _check_names(request: ReplayRequest, known: Mapping[str, WindowId], resolved
 
 
 def _files(request: ReplayRequest, resolved: Resolved, topic: int, home: Path) -> list[ReplayFile]:
-    """Returns the files of one inbound topic: the one given, else those of its connectors."""
+    """Returns the files of one inbound topic: the file that `--in` names, else the files of the window's connectors, relative to
+    `home`."""
     window = resolved.sources[topic]
     schema = resolved.schema(window)
     connectors = [
@@ -171,10 +172,9 @@ def _check_times(request: ReplayRequest, resolved: Resolved, files: list[ReplayF
 
 
 def _merged_by_time(request: ReplayRequest, resolved: Resolved, files: list[ReplayFile]) -> tuple[list[ReplayFile], list[str]]:
-    """Returns the files with the time fields that the project names, if several sources have input without another time; and the
-    sources with times whose rows nevertheless come before all others.
-
-    UsageError if windows use event time of a source, and the field for that is unknown.
+    """Returns the files with their time fields, and the sources that have fields of time but none named, so that their rows precede
+    all others. Files are unchanged if only one source has input, or if a connector's rate determines times.
+    Raises UsageError if a window uses the event time of a source whose time field is unknown.
     """
     if len({file.topic for file in files}) < 2 or any(file.options.rate for file in files):
         return files, []
@@ -195,7 +195,7 @@ def _merged_by_time(request: ReplayRequest, resolved: Resolved, files: list[Repl
 
 
 def _check_distinct(request: ReplayRequest, files: list[ReplayFile]) -> None:
-    """Raises UsageError if an output file is an input, the project, or another output, under any name."""
+    """Raises UsageError if an output file is the same file as an input, the project or another output, even under another name."""
     taken = {_identity(path) for path in (request.project, *(file.path for file in files))}
     for path in _written(request):
         identity = _identity(path)
@@ -214,7 +214,7 @@ def _check_no_tables(request: ReplayRequest, files: list[ReplayFile]) -> None:
 
 
 def _written(request: ReplayRequest) -> list[Path]:
-    """Returns the files that the request writes."""
+    """Returns the paths of all files that the replay writes."""
     return [*map(local_file_path, request.outputs.values()), *([] if request.bad is None else [request.bad])]
 
 
@@ -231,7 +231,7 @@ def _is_parquet(path: Path) -> bool:
 
 
 def _identity(path: Path) -> tuple[int, int] | Path | None:
-    """Returns equal values for two names of one file; None for a pipe or a device, which keep nothing."""
+    """Returns a value that is equal for all names of a file; None for a pipe or a device, which may be written several times."""
     try:
         status = path.stat()
     except OSError:

@@ -1,7 +1,7 @@
 """Runs a project over recorded messages to their end and writes the outputs of its windows, with either runner.
 
-The messages are the same for both (adapters/recording.py), so their outputs are the same bytes: the local runner gets the messages
-directly, the ordered one through a bus in a temporary folder, whose clock has their times.
+Both process the same messages (adapters/recording.py), so their outputs are the same bytes. The local runner reads the messages
+directly, the ordered runner from a bus in a temporary folder, whose clock shows their times.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ from hotspare.table.page_cache.budget import Budget
 
 _ROW_CHARACTERS_MAX = 200
 MICRO_BATCH_MESSAGES_MIN = 1_000
-"""The least number of messages in a micro-batch of Spark; the core still gets batches of the requested size."""
+"""The minimum size of a micro-batch of Spark, in messages; the core still processes batches of the requested size."""
 _GATHERED_ROWS_MAX = 8_192
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108 - a folder of its own is made there
 _MEMORY_BYTES_MAX = 256 << 20
 RecordedBatches = Callable[[], Iterator[pa.RecordBatch]]
-"""A function that yields the raw batches of a replay from the first on (`adapters.recording.record_files`)."""
+"""A function that returns an iterator over all raw batches of a replay (`adapters.recording.record_files`)."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A project, its input files, and the files for `outputs` by window and for `bad` events. `rows` has the form of each window's
-    outputs, `updates` the form of updates there. `messages_max` bounds a batch.
+    """The arguments of a run: a plan, its input files, and the files for `outputs` by window and for `bad` events.
 
-    `warnings` are the project's. `untimed` are sources with fields of time whose rows come first, because no field was named.
-    `on_trouble` gets sentences about troubles during the run.
+    `rows`: the form of each window's rows; `updates`: the form of updates in them. `messages_max`: limit on the messages of a
+    batch. `warnings`: those of the project. `untimed`: sources with fields of time, but none named, so that their rows precede all
+    others. `on_trouble` is called with sentences about problems during the run.
     """
 
     plan: Plan
@@ -90,8 +90,8 @@ class ReplayCounts:
 
 
 class _Writers:
-    """The open output files. Collects small outputs, so that text is made of many rows at once. Bad events are written with their
-    places in the files, which the reader of the files records in `places`."""
+    """The open output files. Collects small outputs, so that many rows are formatted at once. Bad events are written with their
+    places in the input files, which the reader of these records in `places`."""
 
     def __init__(self, replay: Replay, stack: contextlib.ExitStack) -> None:
         paths = dict(replay.outputs) | ({} if replay.bad is None else {BAD_STREAM: replay.bad})
@@ -126,13 +126,13 @@ class _Writers:
         return self._choice.select_rows(batch, update_open=int(is_open))
 
     def flush(self) -> None:
-        """Writes the collected rows."""
+        """Writes the collected rows to their files. Raises FileUnwritable if that fails."""
         for name, batches in self._gathered.items():
             self._write(name, pa.concat_batches(batches))
         self._gathered, self._gathered_rows = {}, 0
 
     def finish(self) -> None:
-        """Writes the collected rows, and the titles of files without rows."""
+        """Writes the collected rows, and title lines to files without rows. Raises FileUnwritable if that fails."""
         self.flush()
         for name, form in self._rows.items():
             if name not in self._titled:
@@ -155,7 +155,7 @@ def _core(replay: Replay) -> RecoveringCore:
 
 
 def run_local(replay: Replay) -> ReplayCounts:
-    """Runs without Spark, in this thread. Returns early if `replay.stop` is set."""
+    """Runs without Spark, in this thread, and returns the counts. Returns early if `replay.stop` is set."""
     head, core = Head.from_plan(replay.plan), _core(replay)
     with contextlib.ExitStack() as stack:
         writers = _Writers(replay, stack)
@@ -171,7 +171,8 @@ def run_local(replay: Replay) -> ReplayCounts:
 
 
 def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
-    """Runs with Spark, the head at `head_place`. Call it from the main thread. RunnerError if Spark fails."""
+    """Runs with Spark, decoding at `head_place`, and returns the counts. Call it from the main thread. Raises RunnerError if Spark
+    fails."""
     from hotspare.runners.spark.ordered import OrderedRunner
 
     with contextlib.ExitStack() as stack:
@@ -203,7 +204,7 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
 
 
 class _Collector:
-    """Processes the runner's batches until every topic has reached its end."""
+    """Processes the runner's batches until every topic has been read to its end offset in `ends`."""
 
     def __init__(self, replay: Replay, writers: _Writers, ends: Mapping[int, int]) -> None:
         self._replay = replay
@@ -228,7 +229,7 @@ class _Collector:
         self._done.set()
 
     def wait(self) -> None:
-        """Waits for the last batch, a stop, or an early end of the runner, which is an error."""
+        """Waits for the last batch or a stop. Raises the runner's error, else RunnerError, if the runner ends before."""
         while not self._done.wait(0.1) and not self._replay.stop.is_set():
             pass
         if self._last_offsets and self._end is not None and self._end.cause is not EndCause.STOPPED:
@@ -237,7 +238,7 @@ class _Collector:
 
 
 def _pieces(decoded: pa.Table, rows_max: int) -> Iterator[pa.RecordBatch]:
-    """Yields batches of about `rows_max` rows, never cut within a message."""
+    """Yields parts of about `rows_max` messages; all rows of a message are in one part."""
     for batch in decoded.to_batches():
         starts = [i for i, index in enumerate(batch.column("index").to_pylist()) if index == 0]
         cuts = [0, *starts[rows_max::rows_max], len(batch)] if len(starts) > rows_max else [0, len(batch)]
@@ -263,8 +264,8 @@ def replay_batches(replay: Replay, progress: RecordingProgress, places: FilePlac
 def _fill(
     replay: Replay, path: Path, progress: RecordingProgress, places: FilePlaces
 ) -> tuple[tuple[SourceTopic, ...], dict[int, int], pa.RecordBatch | None]:
-    """Appends the recorded messages with their times. Returns the topics, the end offset of each by its index, and the end of the
-    input, which no topic holds."""
+    """Appends the recorded messages, with their times, to a bus in the file `path`. Returns the topics, the end offset of each by
+    its index, and the raw batch that marks the end of the input, which is in no topic; None without one."""
     now_us, end = 0, None
     bus = SqliteBus(path, clock=lambda: now_us)
     sources = replay.plan.resolved.sources
@@ -295,7 +296,8 @@ def _headers(format_: int) -> tuple[tuple[str, bytes], ...]:
 
 
 def _folder_for(files: Sequence[ReplayFile]) -> Path | None:
-    """Returns a folder in memory if the files are small: each new time is a transaction, and none has to be durable."""
+    """Returns a folder in memory if the files are small, else None (the default). Each new time needs a transaction, and none has
+    to be durable."""
     if any(is_compressed(file.path) for file in files):
         return None
     total = sum(file.path.stat().st_size * (file.options.repeats + 1) for file in files)
@@ -303,7 +305,8 @@ def _folder_for(files: Sequence[ReplayFile]) -> Path | None:
 
 
 def _opened(path: Path, stack: contextlib.ExitStack) -> BinaryIO:
-    """Opens a file with its content, which is removed once all files are open."""
+    """Opens a file for writing without truncating it, which the caller does after all files are open. Raises UsageError if it
+    cannot be written."""
     try:
         file = path.open("ab")
     except OSError as error:
@@ -318,7 +321,7 @@ def _emptied(file: BinaryIO) -> None:
 
 
 def _closed(file: BinaryIO) -> None:
-    """Closes a file. Ignores errors: all data was flushed before, or the error was reported."""
+    """Closes a file and ignores errors: all data was flushed before, or the error was already raised."""
     with contextlib.suppress(OSError):
         file.close()
 
@@ -330,8 +333,9 @@ def replay_core(
     told: Callable[[str], None],
     residence: PageCache | None = None,
 ) -> RecoveringCore:
-    """Returns a core before the first event. `told` gets a sentence about each event on which the engine itself fails; it becomes a
-    bad event, as in a group. The state before the failed step is rebuilt from the files, which are read again up to there."""
+    """Returns a core before the first event. An event on which the engine itself fails becomes a bad event, as in a group, and
+    `told` is called with a sentence about it. The state before the failed step is rebuilt by processing the recorded input
+    again."""
     sources = plan.resolved.sources
     topics = GroupTopics(tuple(InboundTopic(str(source)) for source in sources), ())
     recovery = _FileRecovery(
@@ -350,7 +354,7 @@ def replay_core(
 
 @dataclass(slots=True)
 class _FileRecovery(Recovery):
-    """Reads the input so far from the files again. `plan` and `recorded_batches` are always given."""
+    """Rebuilds state from the input files. The fields `plan` and `recorded_batches` must always be set."""
 
     plan: Plan | None = None
     recorded_batches: RecordedBatches = lambda: iter(())
@@ -369,7 +373,7 @@ class _FileRecovery(Recovery):
         self._decide(f"an event of {window}, {row!r}", f"{type(poison.error).__name__}: {poison.error}")
 
     def _row(self, poison: Poison) -> str:
-        """Returns the event as the file has it."""
+        """Returns the text of the event's message, cut to `_ROW_CHARACTERS_MAX` characters; "" if it is not found."""
         for raw in self.recorded_batches():
             for row in np.flatnonzero(raw.column("offset").to_numpy() == poison.offset).tolist():
                 if raw.column("topic")[row].as_py() == poison.topic:
@@ -378,7 +382,7 @@ class _FileRecovery(Recovery):
 
 
 class _Cores:
-    """Makes pipelines that trace every event once, however often it is processed."""
+    """Creates pipelines that together trace every event only once, even if it is processed again after a failure."""
 
     def __init__(self, plan: Plan, on_trace: OnTrace | None, residence: PageCache) -> None:
         self._plan = plan

@@ -14,8 +14,8 @@ WIDTH_OF_BAR = 120
 
 @contextlib.contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[float, float, str], None]]:
-    """Shows a bar while the block runs, if standard error is a terminal. Yields a function of (done, total, note); total 0 is
-    unknown. A narrow terminal shows no bar, and the note first: it has the numbers."""
+    """Context manager: shows a progress bar if standard error is a terminal. Yields a function that updates it: (done, total,
+    note); total 0 is unknown. A narrow terminal shows no bar, only the note, which has the numbers, and `what`."""
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
@@ -39,7 +39,7 @@ def progress_bar(what: str) -> Iterator[Callable[[float, float, str], None]]:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Prints a table on standard output, with numbers on the right. Output to a file is not truncated."""
+    """Prints a table on standard output; columns of numbers are aligned to the right. Output to a file is not truncated."""
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:
         console = Console(highlight=False, markup=False, width=WIDTH_WITHOUT_TERMINAL)

@@ -28,11 +28,11 @@ START_DEFAULT = "smallest"
 
 @dataclass(frozen=True, slots=True)
 class ExternalTopic:
-    """The source that is published. `url` is that of the topic's bus, and may contain secrets; if `topic` is "", it is a file or a
-    socket.
+    """The source that is published. If `topic` is not "", `url` is the URL of the topic's bus, and may contain secrets; else `url`
+    is a file or the address of a socket.
 
-    `start` is the unparsed text; `format` that of the file, of lines or of messages. `avro_schema` names a file, `schemas` a
-    registry or a folder, `value` a field. `skips_lost`: whether publishing continues behind lost messages.
+    `start`: the unparsed start position; `format`: that of the file, of lines or of messages. `avro_schema`: a file; `schemas`: a
+    registry or a folder; `value`: a field. `skips_lost`: whether publishing continues after lost messages.
     """
 
     url: str
@@ -47,7 +47,8 @@ class ExternalTopic:
 
 
 def publish_external(bus: Bus, target: Target, others: ExternalTopic, options: PublishOptions, turns: TurnOptions) -> None:
-    """Publishes the topic, alone or in turns, until `options.events_max` or Ctrl-C. UsageError for options of files."""
+    """Publishes the external topic, alone or in turns, until `options.events_max` events or Ctrl-C. Raises UsageError for options
+    that apply only to files."""
     from hotspare.adapters.files.canonical import FileFormat
     from hotspare.adapters.topics.form import TopicForm
     from hotspare.adapters.topics.position import OnLost

@@ -28,20 +28,20 @@ CreateOption = Annotated[
     ),
 ]
 MISSING_TOPIC_POLICY = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
-"""The policy for missing topics, by whether --create was given."""
+"""The policy for missing topics, by the value of --create."""
 
 
 def resolve_target(bus: Bus, target: Target, known: SourceRows) -> Target:
-    """Returns the target with the field that determines a row's partition. UsageError if neither a project file nor the bus knows
-    the window, and its topic does not exist and may not be created."""
+    """Returns the target with the field that determines a row's partition. Raises UsageError if the window's schema is unknown, and
+    its topic is missing and may not be created."""
     if known.schema is None:
         refuse_missing(bus, target)
     return replace(target, partition_by=known.partition_by)
 
 
 def resolve_source_rows(bus: Bus, target: Target, project: Path | None, texts: Sequence[str] | None) -> tuple[Target, SourceRows]:
-    """Returns `resolve_target`, and the facts about its rows from the project file, else from the bus. UsageError also for an
-    unknown source window."""
+    """Returns the target of `resolve_target`, and the facts about the window's rows from the project file, else from the bus.
+    Raises UsageError also for an unknown source window."""
     from hotspare.cli.shared.project_file import source_rows
 
     known = source_rows(bus, target.prefix, project, texts, str(target.window))
@@ -54,8 +54,8 @@ def print_notice(sentence: str) -> None:
 
 
 def print_published(done: PublishProgress | None, file: str, topic: str, growth: Growth) -> None:
-    """Reports the published events of a file; `done` is None if another instance had the turn. Exit status 1 if stopped before its
-    end."""
+    """Prints the number of published events of a file; `done` is None if this instance never had a turn. Exits with status 1 if
+    publishing stopped before the end of a fixed file."""
     from hotspare.adapters.files.row_file import Growth
 
     typer.echo(f"published {0 if done is None else done.events} events to {topic}{_nothing_new(done, file)}", err=True)
@@ -64,7 +64,8 @@ def print_published(done: PublishProgress | None, file: str, topic: str, growth:
 
 
 def print_imported(done: PublishProgress, file: Path, window: str) -> None:
-    """Reports the rows of a file that are published to a window. Exit status 1 if stopped before its end."""
+    """Prints the number of rows of a file that were published to a window. Exits with status 1 if publishing stopped before the
+    end."""
     typer.echo(f"{done.events} rows of {file} are published to {window}{_nothing_new(done, str(file))}")
     _end_early(done, str(file))
 

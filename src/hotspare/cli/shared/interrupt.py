@@ -11,7 +11,7 @@ from hotspare.base.stop_signals import stop_on_signals
 
 @contextlib.contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """Yields an event that the first signal sets. For the main thread. Restores the former handlers at the end."""
+    """Context manager for the main thread: yields an event that the first signal sets. Restores the earlier handlers at the end."""
     stop = threading.Event()
     with stop_on_signals(stop.set):
         yield stop

@@ -14,12 +14,12 @@ URL: dict[str, Any] = {"parser": absolute_url, "metavar": "URL"}
 PATH_OR_URL: dict[str, Any] = {"parser": absolute_path_or_url, "metavar": "PATH-OR-URL"}
 
 PREFIX = "hotspare"
-"""The prefix of topic names if none is given."""
-BusOption = Annotated[str, typer.Option(help="Bus, such as sqlite:///demo.db or kafka://broker:9092.", **URL)]
+"""The default prefix of topic names."""
+BusOption = Annotated[str, typer.Option(help="Use this bus, such as sqlite:///demo.db or kafka://broker:9092.", **URL)]
 CoordinationOption = Annotated[
-    str, typer.Option(help="Coordination, such as zookeeper://host:2181; by default next to the bus.", **URL)
+    str, typer.Option(help="Use this coordination, such as zookeeper://host:2181; by default the one next to the bus.", **URL)
 ]
 StoreOption = Annotated[
-    str, typer.Option(help="Store of snapshots, such as file:///shared/folder; by default next to the bus.", **URL)
+    str, typer.Option(help="Use this store of snapshots, such as file:///shared/folder; by default the one next to the bus.", **URL)
 ]
-PrefixOption = Annotated[str, typer.Option(help="First part of topic names; with the project's name, the group.")]
+PrefixOption = Annotated[str, typer.Option(help="Begin topic names with this; with the project's name it names the group.")]

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
     from hotspare.projects.load import LoadedProject
 
 _DIVIDED = 2
-"""Any number of shards above one: a project file does not determine the number of a topic's partitions."""
+"""A placeholder for the unknown number of shards: any number above one makes `describe` return partitioning fields."""
 
 
 def loaded_project(file: Path, texts: Sequence[str] | None, home: Path | None = None, name: str = "") -> LoadedProject:
-    """Returns the project with `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of the file. `name` selects one
-    of several."""
+    """Returns the checked project with the properties of the `--set` texts; @ESP_PROJECT_HOME@ is `home`, by default the folder of
+    the file. `name` selects one of several projects. Raises UsageError or ProjectError if the project cannot be loaded."""
     from hotspare.host.project import checked_project  # half of the imports of a command without a project
 
     return checked_project(file, parse_properties(texts or ()), home, name)
 
 
 class Side(Enum):
-    """The side of a window whose topic is meant."""
+    """Selects the inbound topic of a source window, or the outbound topic of an output stream."""
 
     SOURCE = "source window"
     STREAM = "output stream"
 
 
 def window_schema(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str, side: Side) -> Schema | None:
-    """Returns the schema of the window (`window_facts`); None if it is unknown."""
+    """Returns the schema of the window; None if it is unknown. Raises UsageError as `window_facts`."""
     facts = window_facts(bus, prefix, file, texts, window, side)
     return None if facts is None else facts.schema
 
@@ -48,10 +48,11 @@ def window_schema(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str]
 def window_facts(
     bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str, side: Side
 ) -> WindowMetadata | None:
-    """Returns the facts of the window `PROJECT/CQ/WINDOW`, by the project file, else by the metadata on the bus (SPEC B4).
+    """Returns the facts of the window `PROJECT/CQ/WINDOW` from the project file, else from the metadata on the bus (SPEC B4).
 
-    None without either; UsageError if they have no such source window or output stream. With a project file, `partition_by` is the
-    field that determines a row's partition if the topic has several, and `prefix` is unset: `row_prefix` returns it.
+    None without a file and without metadata. Raises UsageError if neither has this source window or output stream. With a project
+    file, `partition_by` is the field that determines a row's partition if the topic has several, and `prefix` is unset: call
+    `row_prefix` for it.
     """
     from hotspare.adapters.metadata import describe, read_metadata
 
@@ -72,8 +73,8 @@ def window_facts(
 
 
 class SourceRows(NamedTuple):
-    """The rows of a source window. `schema`: None if unknown. `defaults`: opcode and keys of rows without them. `partition_by`: the
-    field that determines a row's partition, "" if unknown."""
+    """Facts about the rows of a source window. `schema`: None if unknown. `defaults`: opcode and keys of rows without them.
+    `partition_by`: the field that determines a row's partition, "" if unknown."""
 
     schema: Schema | None
     defaults: RowDefaults
@@ -81,15 +82,15 @@ class SourceRows(NamedTuple):
 
 
 def source_rows(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> SourceRows:
-    """Returns the facts about rows of `PROJECT/CQ/WINDOW` from the project file, else from the bus. UsageError as
-    `window_facts`."""
+    """Returns the facts about rows of the source window `PROJECT/CQ/WINDOW` from the project file, else from the bus. Raises
+    UsageError as `window_facts`."""
     facts = window_facts(bus, prefix, file, texts, window, Side.SOURCE)
     return SourceRows(None, RowDefaults(), "") if facts is None else SourceRows(facts.schema, facts.rows, facts.partition_by)
 
 
 def row_prefix(bus: Bus, prefix: str, file: Path | None, texts: Sequence[str] | None, window: str) -> RowPrefix:
-    """Returns the columns that rows of an output stream need before their fields. UsageError as `window_facts`, and if neither a
-    project file nor the bus has the stream."""
+    """Returns the columns that rows of an output stream need before their fields. Raises UsageError as `window_facts`, and if no
+    project file is given and the bus does not know the stream."""
     from hotspare.formats.csv.rows import RowPrefix
 
     if file is None:

@@ -1,7 +1,6 @@
 """Reads the settings file of `hotspare run`, and parses the times and form of snapshots in `--snapshots` (SPEC G8, G9, H4).
-
-The settings file is a mapping from names of options to values. It becomes the default of each option, so an option on the command
-line overrides it, and the command itself declares and converts both.
+The settings file maps names of options to values. Its values become the defaults of the options, so an option on the command
+line overrides them, and the command itself declares and converts both.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 _SETTINGS_BYTES_MAX = 1 << 20
 _COMMAND_LINE_ONLY = ("bus", "coordination", "store", "restore", "settings", "help")
-"""Settings that only the command line may have: URLs may contain passwords, and differ between machines."""
+"""The options that a settings file may not set: URLs may contain passwords, and differ between machines."""
 _PATHS = ("home", "page-folder")
 _PAIRS = ("set", "conf")
 
@@ -34,7 +33,8 @@ SnapshotsOption = Annotated[
     typer.Option(
         "--snapshots",
         metavar="WHEN",
-        help="'10 seconds' (default: 5), '1000 events', 'cron 30 4 * * *' (UTC), off; full, incremental; 'priority N'. Repeatable.",
+        help="Write snapshots every '5 seconds' (default), every '1000 events', at 'cron 30 4 * * *' (UTC), or off; "
+        "full or incremental; with 'priority N'. May be repeated.",
         rich_help_panel=STATE_PANEL,
     ),
 ]
@@ -55,7 +55,7 @@ def _as_defaults(context: typer.Context, file: Path | None) -> Path | None:
 SettingsOption = Annotated[
     Path | None,
     typer.Option(
-        help="YAML file with options by name; the command line overrides it (docs/commands.md).",
+        help="Read options by name from this YAML file; the command line overrides it (docs/commands.md).",
         is_eager=True,
         callback=_as_defaults,
         **PATH,
@@ -64,10 +64,9 @@ SettingsOption = Annotated[
 
 
 def read_settings(file: Path, context: typer.Context) -> dict[str, Any]:
-    """Returns the values of the file by parameter of the context's command, as its command line would parse them.
-
-    A relative path begins at the file's folder. UsageError with all errors of the file, each with its line. No message shows a
-    value of `set`, `bind` or `conf`, which may be a password.
+    """Returns the values of the file by parameter of the context's command, in the form in which its command line has them.
+    Relative paths are relative to the file's folder. Raises UsageError with all errors of the file, each with its line. No message
+    shows a value of `set`, `bind` or `conf`, which may be a password.
     """
     from hotspare.model.frontends.yaml.tree import MappingNode, parse_tree
     from hotspare.model.mistakes import Mistakes
@@ -159,7 +158,7 @@ def _absolute_spark_path(name: str, value: str, folder: Path) -> str:
 
 
 def _problem(name: str, option: Any, value: str | list[str], context: typer.Context) -> UsageError | None:
-    """Returns the error that the command line would report for the value."""
+    """Returns the error that the command line would report for the value; None for a valid one."""
     try:
         option.process_value(context, value)
         if name == "snapshots":
@@ -179,8 +178,8 @@ _PRIORITY = re.compile(r"priority (\d{1,6})")
 
 
 def snapshot_settings(texts: Sequence[str]) -> dict[str, Any]:
-    """Returns fields of `GroupSettings`. If a text gives times of snapshots, the default interval is off. UsageError for texts that
-    are unknown or contradict each other."""
+    """Returns the fields of `GroupSettings` that the texts of `--snapshots` set, by name. If a text sets a time of snapshots, the
+    default interval is off. Raises UsageError for texts that are unknown or contradict each other."""
     found: dict[str, Any] = {}
     for text in texts:
         for name, value in _read(" ".join(text.split())).items():

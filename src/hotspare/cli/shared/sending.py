@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TargetTopic:
-    """The destination of outputs. `url` is that of the topic's bus, and may contain secrets; if `topic` is "", it is a file or a
-    socket.
+    """The destination of outputs. If `topic` is not "", `url` is the URL of the topic's bus, and may contain secrets; else `url` is
+    a file or the address of a socket.
 
-    `source` names the position, "" for the window's name. `value` is the field that is the whole message, "" for whole events.
-    `schema_line` is a value of `SchemaLine`.
+    `source`: the name of the stored position, "" for the name of the window's topic. `value`: the field that a message consists of,
+    "" for complete events. `schema_line`: a value of `SchemaLine`.
     """
 
     url: str
@@ -37,7 +37,7 @@ class TargetTopic:
 
 
 def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options: SubscribeOptions) -> None:
-    """Raises UsageError for options without effect: those of files with a topic, and those of topics without one."""
+    """Raises UsageError for options without effect: options of files if `target` has a topic, options of topics if it has none."""
     from hotspare.adapters.files.output_rows import HeaderLine
     from hotspare.adapters.files.subscriber import Opening
     from hotspare.adapters.topics.send_form import SchemaLine
@@ -59,7 +59,9 @@ def check_target(target: TargetTopic, stream: Stream, style: FileStyle, options:
 
 
 def send_external(chosen: Transport, stream: Stream, target: TargetTopic, style: FileStyle, options: SubscribeOptions) -> None:
-    """Sends the outputs, alone or in turns, until Ctrl-C, or with Until.END up to the present end."""
+    """Sends the outputs to the external topic, alone or in turns, until Ctrl-C, or with Until.END up to the current end of the
+    stream. Raises UsageError if the fields of the window are not known. Exits with status 1 if the sequence of outputs is
+    broken."""
     from hotspare.adapters.failover.source_position import source_prefix
     from hotspare.adapters.files.subscriber import SubscribeReport
     from hotspare.adapters.topics.send_form import SchemaLine, SendForm

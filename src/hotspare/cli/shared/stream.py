@@ -1,4 +1,4 @@
-"""The output stream that a subscribing command is about."""
+"""The output stream that a subscribing command reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hotspare.cli.shared.turns import LineFormat
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The outputs of `window`, or the bad events of the project `bad`."""
+    """The outputs of `window`, or the bad events of the project `bad` if that is not "". `project`: the project file, if given."""
 
     prefix: str
     window: str
@@ -19,4 +19,4 @@ class Stream:
     properties: tuple[str, ...] = ()
     format: LineFormat = LineFormat.csv
     partition: int | None = None
-    """None: the outputs of all shards."""
+    """The partition to read; None: the outputs of all shards."""

@@ -1,4 +1,4 @@
-"""The turns of `publish` and `subscribe`: work alone, or in turns with other instances of the same adapter (SPEC C14, E8, E9)."""
+"""Lets `publish` and `subscribe` work alone, or in turns with other instances of the same adapter (SPEC C14, E8, E9)."""
 
 from __future__ import annotations
 
@@ -27,10 +27,14 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 GroupOption = Annotated[
-    str, typer.Option(help="Name shared by several instances: one works, and another continues if it ends or hangs.")
+    str,
+    typer.Option(help="Join the instances of this name: one works, another continues if it ends or hangs; by default work alone."),
 ]
-TransportConfigOption = Annotated[Path | None, typer.Option(help="File with sections kafka and sas; options win over it.", **PATH)]
-LeaseOption = Annotated[int, typer.Option(min=1, help="Another instance takes over if one is silent for this long.")]
+TransportConfigOption = Annotated[
+    Path | None,
+    typer.Option(help="Read bus and group from this file with sections kafka and sas; other options override it.", **PATH),
+]
+LeaseOption = Annotated[int, typer.Option(min=1, help="Let another instance take over after this many ms without a sign of life.")]
 
 
 class LineFormat(StrEnum):
@@ -43,7 +47,7 @@ class LineFormat(StrEnum):
 
 
 def file_format(lines: LineFormat) -> FileFormat:
-    """Returns the format of a file. UsageError if files cannot have it."""
+    """Returns the file format for `lines`. Raises UsageError for a format that files cannot have."""
     from hotspare.adapters.files.canonical import FileFormat
 
     found = {LineFormat.csv: FileFormat.CSV, LineFormat.json: FileFormat.JSON, LineFormat.arrow: FileFormat.BINARY}
@@ -54,8 +58,8 @@ def file_format(lines: LineFormat) -> FileFormat:
 
 @dataclass(frozen=True, slots=True)
 class TurnOptions:
-    """The adapter's group; "" for an adapter that works alone. `meta_topic`: the topic that records roles, "" for none (SPEC
-    B5)."""
+    """The options of an adapter that works in turns. `group`: the name that its instances share; "" for an adapter that works
+    alone. `meta_topic`: the topic to which role changes are written, "" for none (SPEC B5)."""
 
     group: str = ""
     coordination_url: str = ""
@@ -65,7 +69,8 @@ class TurnOptions:
 
 @dataclass(frozen=True, slots=True)
 class Transport:
-    """The bus, and the group of instances that take turns: by options, else by a transport configuration file."""
+    """The bus, the turns, the partition and the date format of an adapter, from options, else from a transport configuration
+    file."""
 
     bus_url: str
     turns: TurnOptions
@@ -74,8 +79,8 @@ class Transport:
 
 
 def resolve_transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Transport:
-    """Returns the transport; options override the file. Prints settings without effect on standard error. UsageError without a
-    bus."""
+    """Returns the transport; options override the file. Prints settings of the file without effect on standard error. Raises
+    UsageError if neither names a bus."""
     if file is None:
         if not bus_url:
             raise UsageError("no bus given", hint="give --bus URL or --transport-config FILE")
@@ -97,7 +102,8 @@ def resolve_transport(file: Path | None, bus_url: str, turns: TurnOptions) -> Tr
 def run_in_turns(
     options: TurnOptions, bus: Bus, bus_url: str, work: Callable[[threading.Event], _T], stop: threading.Event
 ) -> _T | None:
-    """Returns the result of `work`, once it ended by itself or by `stop`; None if it never had a turn."""
+    """Runs `work` alone, or whenever this instance has the turn; its argument is an event that ends it. Returns the result of
+    `work` after it has ended by itself or by `stop`; None if this instance never had a turn."""
     if not options.group:
         if options.coordination_url:
             raise UsageError("--coordination without --group has no effect", hint="name the group of this adapter with --group")
@@ -143,7 +149,8 @@ def _member() -> Member:
 
 @contextlib.contextmanager
 def _role_reporter(options: TurnOptions, instance: str, bus: Bus) -> Iterator[Callable[[AdapterRole, int], None]]:
-    """Yields a listener that logs each new role, and writes it to the meta topic if there is one."""
+    """Context manager: yields a listener that logs each new role of this instance, and writes it to the meta topic if there is
+    one."""
     from hotspare.bus.contract import Outgoing, Partition
     from hotspare.telemetry.log import Log, LogEvent, configure_logging
 

@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from hotspare.formats.csv.rows import CsvStyle
 
 ShardsOption = Annotated[
-    int, typer.Option(min=1, max=PARTITIONS_MAX, help="Number of shards of the project; 1: it is not divided.")
+    int, typer.Option(min=1, max=PARTITIONS_MAX, help="Divide the project into this many shards; 1: it is not divided.")
 ]
 StampUnitOption = Annotated[
-    str, typer.Option(metavar="UNIT", help="Unit of numbers in stamps: seconds, milliseconds or microseconds (default).")
+    str, typer.Option(metavar="UNIT", help="Read numbers in stamps in this unit: seconds, milliseconds or microseconds (default).")
 ]
 DateFormatOption = Annotated[
     str,
     typer.Option(
         metavar="FORMAT",
-        help="How dates and stamps are written (strptime, strftime), as %d.%m.%Y %H:%M:%S; by default as numbers or ISO 8601.",
+        help="Use this format of dates and stamps (strptime, strftime), as %d.%m.%Y %H:%M:%S; by default numbers or ISO 8601.",
     ),
 ]
 PlainOption = Annotated[
     bool,
-    typer.Option("--plain", help="CSV with a title line that names the columns, without opcodes; times are written in ISO 8601."),
+    typer.Option("--plain", help="Use CSV with a title line that names the columns, without opcodes and with times in ISO 8601."),
 ]
 PROJECT_PANEL, STATE_PANEL = "Project", "State"
-"""Headings in the help of options that several commands share."""
+"""The headings, in the help, of options that several commands share."""
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -47,29 +47,31 @@ SetOption = Annotated[
     ),
 ]
 ProjectNameOption = Annotated[
-    str, typer.Option(metavar="NAME", help="Name of the project, if the file has several.", rich_help_panel=PROJECT_PANEL)
+    str,
+    typer.Option(metavar="NAME", help="Choose the project of this name if the file has several.", rich_help_panel=PROJECT_PANEL),
 ]
 HomeOption = Annotated[
-    Path | None, typer.Option(help="Folder that @ESP_PROJECT_HOME@ stands for.", rich_help_panel=PROJECT_PANEL, **PATH)
+    Path | None,
+    typer.Option(
+        help="Replace @ESP_PROJECT_HOME@ by this folder; by default by the project file's.", rich_help_panel=PROJECT_PANEL, **PATH
+    ),
 ]
 SchemaFileOption = Annotated[
     Path | None,
-    typer.Option(
-        help="Project file, for the schema; by default the schema is read from the bus.", rich_help_panel=PROJECT_PANEL, **PATH
-    ),
+    typer.Option(help="Read the schema from this project file; by default from the bus.", rich_help_panel=PROJECT_PANEL, **PATH),
 ]
 MemoryOption = Annotated[
     str,
     typer.Option(
         metavar="SIZE",
-        help="Memory for the state of windows, as 512MiB: cold state is evicted; by default none is.",
+        help="Evict cold state of windows beyond this size, such as 512MiB; by default no state is evicted.",
         rich_help_panel=STATE_PANEL,
     ),
 ]
 PageFolderOption = Annotated[
     Path | None,
     typer.Option(
-        help="With --memory: folder on a disk for evicted state; by default the one for temporary files.",
+        help="With --memory: write evicted state to this folder on a disk; by default to the one for temporary files.",
         rich_help_panel=STATE_PANEL,
         **PATH,
     ),
@@ -89,7 +91,8 @@ SPARK_PATH_SETTINGS = (
     "spark.checkpoint.dir",
     "spark.kerberos.keytab",
 )
-"""Settings that hold paths or URLs, separated by commas. Spark's JVM runs in another folder."""
+"""The Spark settings whose values are paths or URLs, separated by commas. They are made absolute, because Spark's JVM runs in
+another folder."""
 MEMORY_MIN = 1 << 20
 
 
@@ -105,27 +108,29 @@ def _not_of_form(option: str, text: str, form: str) -> UsageError:
 
 
 def parse_stamp_unit_option(text: str) -> StampUnit:
-    """Returns the unit that `--stamp-unit` names. UsageError for an unknown one."""
+    """Returns the unit that the text of `--stamp-unit` names. Raises UsageError for an unknown one."""
     from hotspare.adapters.time_texts import parse_stamp_unit
 
     return parse_stamp_unit(text, "--stamp-unit")
 
 
 def csv_style(doubles: Doubles) -> CsvStyle:
-    """Returns the CSV style for `--doubles`."""
+    """Returns the CSV style for the value of `--doubles`."""
     from hotspare.formats.csv.rows import CsvStyle
 
     return CsvStyle.EXACT if doubles is Doubles.EXACT else CsvStyle.FILE
 
 
 def refuse_ineffective(asked: Mapping[str, object], why: str, hint: str) -> None:
-    """Raises UsageError, with the reason, if any of these options is set: they have no effect here."""
+    """Raises UsageError if any of the options in `asked`, by name, has a true value. `why` is the reason why they have no effect,
+    such as `with --topic`."""
     if names := [name for name, said in asked.items() if said]:
         raise UsageError(f"{', '.join(names)} {why} has no effect", hint=hint)
 
 
 def parse_memory_option(text: str, page_folder: Path | None) -> int:
-    """Returns the bytes of --memory, 0 if it is not given. UsageError if it is not a size, or --page-folder is given alone."""
+    """Returns the bytes of --memory, 0 if it is not given. Raises UsageError if it is not a size of at least MEMORY_MIN, or if
+    --page-folder is given alone."""
     if not text:
         refuse_ineffective({"--page-folder": page_folder}, "without --memory", "give --memory SIZE, or leave it out")
         return 0
@@ -137,19 +142,21 @@ def parse_memory_option(text: str, page_folder: Path | None) -> int:
 
 
 def parse_properties(texts: Sequence[str]) -> dict[str, str]:
-    """Returns project properties from `NAME=VALUE` texts; the last one of a name counts."""
+    """Returns project properties from `NAME=VALUE` texts; for a repeated name, the last value. Raises UsageError for another
+    form."""
     return dict(_pair(text, "--set", "NAME=VALUE") for text in texts)
 
 
 def parse_spark_settings(texts: Sequence[str]) -> dict[str, str]:
-    """Returns settings of Spark from `NAME=VALUE` texts, with absolute paths; the last one of a name counts."""
+    """Returns Spark settings from `NAME=VALUE` texts, with absolute paths; for a repeated name, the last value. Raises UsageError
+    for another form."""
     said = dict(_pair(text, "--conf", "NAME=VALUE") for text in texts)
     paths = {name: ",".join(map(absolute_path_or_url, said[name].split(","))) for name in SPARK_PATH_SETTINGS if name in said}
     return {**said, **paths}
 
 
 def parse_bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Returns connector properties from `CONNECTOR:NAME=VALUE` texts, per connector."""
+    """Returns connector properties from `CONNECTOR:NAME=VALUE` texts, by connector and name. Raises UsageError for another form."""
     bound: dict[str, dict[str, str]] = {}
     for text in texts:
         connector, separator, rest = text.partition(":")
@@ -161,7 +168,8 @@ def parse_bindings(texts: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def parse_assignments(texts: Sequence[str], option: str, value_form: str) -> dict[str, str]:
-    """Returns `CQ/WINDOW=<value_form>` texts as window to value. UsageError if a window occurs twice."""
+    """Returns `CQ/WINDOW=<value_form>` texts as a mapping from window to value. Raises UsageError for another form, or if a window
+    occurs twice."""
     values: dict[str, str] = {}
     for text in texts:
         window, value = _pair(text, option, f"CQ/WINDOW={value_form}")
@@ -174,7 +182,7 @@ def parse_assignments(texts: Sequence[str], option: str, value_form: str) -> dic
 
 
 def parse_path_assignments(texts: Sequence[str], option: str) -> dict[str, str]:
-    """Returns `CQ/WINDOW=FILE` texts as window to absolute path or URL. UsageError as `parse_assignments`."""
+    """Returns `CQ/WINDOW=FILE` texts as a mapping from window to absolute path or URL. Raises UsageError as `parse_assignments`."""
     return {window: absolute_path_or_url(place) for window, place in parse_assignments(texts, option, "FILE").items()}
 
 
@@ -189,7 +197,8 @@ def topic_prefix(window: str, prefix: str) -> str:
 
 
 def _adapter_url(text: str) -> re.Match[str] | None:
-    """Matches host, port and path of an adapter URL; None for a text with another scheme. UsageError for a malformed URL."""
+    """Returns a match with host, port and path of an adapter URL; None for another scheme. Raises UsageError for a malformed
+    URL."""
     found = _ADAPTER_URL.fullmatch(text)
     if found is None and text.startswith(_ADAPTER_SCHEME):
         raise UsageError(
@@ -200,7 +209,8 @@ def _adapter_url(text: str) -> re.Match[str] | None:
 
 
 def window_path(text: str) -> WindowPath:
-    """Parses `PROJECT/CQ/WINDOW`, each usable in topic names; or an adapter URL with these."""
+    """Returns the path that `PROJECT/CQ/WINDOW`, or an adapter URL with that path, names. Raises UsageError for another form, or a
+    name that cannot be part of a topic name."""
     url = _adapter_url(text)
     parts = (text if url is None else url.group(3)).split("/")
     if len(parts) != 3:

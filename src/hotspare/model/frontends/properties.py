@@ -11,10 +11,10 @@ from hotspare.model.names import did_you_mean
 
 HOME = "ESP_PROJECT_HOME"
 RESERVED: frozenset[str] = frozenset({HOME, "ESP_PROJECT_OUTPUT"})
-"""The properties that are set when a project is started; a text that uses them loads without."""
+"""The properties that are set when a project is started. A text that refers to an unset one loads, with a warning."""
 
 REPLACEMENTS_MAX = 1_000
-"""The most replacements in one text; more mean that properties refer to each other endlessly."""
+"""Limit on the replacements in one text; a text that needs more has properties that refer to each other in a cycle."""
 
 EXPANDED_LENGTH_MAX = 1 << 20
 
@@ -22,8 +22,8 @@ _REFERENCE = re.compile(r"@([A-Za-z_][A-Za-z0-9_.\-]*)@")
 
 
 class Substitution:
-    """Replaces references in one project's texts, until none to a known property is left. `home`: the folder of the project, as the
-    caller gives it; "" for a text without one.
+    """Replaces references in the texts of one project until no reference to a known property is left. `home`: the folder of the
+    project, as the caller passes it; "" if the text has no folder.
     """
 
     def __init__(self, values: Mapping[str, str], found: Mistakes, home: str = "") -> None:
@@ -34,14 +34,16 @@ class Substitution:
         self._named: set[str] = set()
 
     def warn_of_unused(self, given: Mapping[str, str], own: Mapping[str, str], place: Place) -> None:
-        """Warns, after all texts are read, about each value given from outside that the project neither has nor refers to."""
+        """Adds a warning for each name in `given` (values from outside) that is not in `own` and that no text refers to. Call it
+        after all texts are read."""
         for name in sorted(given):
             if name in self._unused and name not in own and name not in RESERVED:
                 hint = did_you_mean(name, {*own, *self._named}) or "leave it out, or refer to it as @NAME@"
                 self._found.warn(place, f"the project has no property {name}, which is given from outside", hint)
 
     def replace_references(self, text: str, place: Place) -> str:
-        """Returns `text` with references replaced. A reference to an unknown property stays, with a warning."""
+        """Returns `text` with references replaced. A reference to an unknown property is kept, with a warning. If properties refer
+        to each other in a cycle, adds a mistake and returns a truncated text."""
         if "@" not in text:
             return text
         for _ in range(REPLACEMENTS_MAX):
@@ -70,7 +72,8 @@ class Substitution:
 
 
 def _next_known(text: str, values: Mapping[str, str]) -> re.Match[str] | None:
-    """Returns the first reference to a known property. One to an unknown property may share its last @ with the next."""
+    """Returns the first reference to a known property, None if there is none. A reference to an unknown property may share its
+    last @ with the next reference."""
     match = _REFERENCE.search(text)
     while match is not None and match[1] not in values:
         match = _REFERENCE.search(text, match.end() - 1)
@@ -78,7 +81,7 @@ def _next_known(text: str, values: Mapping[str, str]) -> re.Match[str] | None:
 
 
 def merged_properties(own: Mapping[str, str], given: Mapping[str, str]) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
-    """Returns the properties that references see, and the project's own properties with the overriding values.
+    """Returns the values for references, and the project's own properties, sorted; in both, `given` overrides `own`.
 
     Properties that are given only from outside (a folder, a host) do not become part of the project.
     """

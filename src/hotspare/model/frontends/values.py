@@ -16,7 +16,7 @@ from hotspare.model.quality import Quality, parse_quality
 from hotspare.model.types import FIELDS_MAX, Field, FieldType, KeyRole, Schema
 
 TEXT_BYTES_MAX = 16 * 1024 * 1024
-"""The most bytes of a project's text."""
+"""Limit on the bytes of a project's text."""
 
 INDEX_TYPES: dict[str, IndexType] = {i.value: i for i in IndexType}
 FIELD_TYPES: dict[str, FieldType] = {t.value: t for t in FieldType}
@@ -27,14 +27,14 @@ TYPE_ALIASES: dict[str, FieldType] = {
     **dict.fromkeys(("long", "bigint"), FieldType.INT64),
     "bytes": FieldType.BLOB,
 }
-"""The names of types in other systems that mean one type here."""
+"""Type names of other systems, in lower case, each with the only field type that it can mean."""
 _TYPE_HINTS = {
     **dict.fromkeys(("int", "integer"), "write int64, or int32 for 32 bits"),
     **dict.fromkeys(("bool", "boolean"), "write int32, with 1 for true and 0 for false"),
     **dict.fromkeys(("decimal", "numeric"), "write money for 4 decimals, or double"),
     **{name: did_you_mean(type_.value, [type_.value]) for name, type_ in TYPE_ALIASES.items()},
 }
-"""The hints for names of types in other systems."""
+"""The hints for type names of other systems, in lower case."""
 RETENTION_KINDS: dict[str, RetentionKind] = {k.value: k for k in RetentionKind}
 EVICTIONS = {eviction.value: eviction for eviction in Eviction}
 
@@ -47,7 +47,8 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class FrontEndResult:
-    """A front end's result for a text: the projects as far as they could be read, and the windows that could not."""
+    """A front end's result for a text. `projects`: as far as they could be read; `unreadable`: for each project, its windows that
+    could not be read."""
 
     projects: tuple[Project, ...]
     unreadable: tuple[frozenset[WindowId], ...]
@@ -55,7 +56,7 @@ class FrontEndResult:
 
 
 def parse_option(text: str, options: Mapping[str, V], what: str, place: Place, found: Mistakes) -> V | None:
-    """Returns the option that `text` names; None after a mistake."""
+    """Returns the option that `text` names; None after adding a mistake, whose message begins with `what`."""
     value = options.get(text.strip())
     if value is None:
         found.add(place, f"{what} {text.strip()!r} does not exist", did_you_mean(text, options) or one_of(options))
@@ -87,7 +88,8 @@ def parse_slot(text: str, place: Place, found: Mistakes) -> int:
 def field_type(
     text: str, name: str, place: Place, found: Mistakes, aliases: Mapping[str, FieldType] = _NO_ALIASES
 ) -> FieldType | None:
-    """Returns the type that `text` names, itself or by `aliases`; after a mistake the type that `found` assumes."""
+    """Returns the type that `text` names, directly or by `aliases`. For an unknown name adds a mistake and returns `found.assumed`,
+    which may be None."""
     written = "".join(text.split()) if _ARRAY.fullmatch(text.strip()) else text.strip()
     word = written.lower()
     if written not in FIELD_TYPES and word in aliases:
@@ -101,7 +103,8 @@ def field_type(
 
 
 def parse_schema(text: str, place: Place, found: Mistakes, aliases: Mapping[str, FieldType] = _NO_ALIASES) -> Schema | None:
-    """Returns the schema of the short form `id*:int64,x:double`, types as `field_type` reads them; None after a mistake."""
+    """Returns the schema of the short form `id*:int64,x:double`; None after a mistake. `field_type` reads the types, so an unknown
+    type may be replaced by the assumed one."""
     fields: list[Field] = []
     whole = True
     parts = text.split(",")
@@ -139,7 +142,8 @@ def parse_retention(
 
 
 def with_eviction(retention: Retention | None, text: str, default: Eviction, found: Mistakes) -> Retention | None:
-    """Returns the retention with the eviction that the text names, `default` if it is empty; None after a mistake."""
+    """Returns the retention with the eviction that `text` names, `default` if it is "". Retention by system time, and one with an
+    unknown eviction, is returned unchanged. None only if `retention` is None."""
     if retention is None:
         return None
     if text and not retention.is_by_events:
@@ -150,7 +154,7 @@ def with_eviction(retention: Retention | None, text: str, default: Eviction, fou
 
 
 def read_quality(text: str, place: Place, found: Mistakes) -> Quality | None:
-    """Returns the quality; None after a mistake."""
+    """Returns the quality that `text` names; None after a mistake."""
     try:
         return parse_quality(text)
     except UsageError as error:
@@ -168,7 +172,7 @@ def read_pulse(text: str, place: Place, found: Mistakes) -> int:
 
 
 def read_text_bytes_max(text: str, place: Place, found: Mistakes) -> int:
-    """Returns the limit in bytes; 0 if nothing is written, and after a mistake."""
+    """Returns the limit in bytes; 0 if the text is "", and after a mistake."""
     if not text:
         return 0
     if text.isascii() and text.isdigit() and 0 < len(text) < 10 and int(text):

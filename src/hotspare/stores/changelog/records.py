@@ -1,13 +1,13 @@
-"""The records of the manifests topic, and the state that they define together. The order of the topic decides between engines that
-disagree.
+"""The records of the manifests topic, and the state that they define together. If two engines disagree, the order of their records
+decides.
 
-    id/<random>                        the store's random id: the first one
-    <group>/claim/<writer>/<n>         when the writer was alive, and which pages of other writers it needs
-    <group>/abandoned/<writer>         later publications of the writer do not count
-    <group>/shot/<writer>              a snapshot, unless abandoned before
-    <group>/confirmed/<writer>/<random>, <group>/replaced/<writer>/<random>    the first one of both counts
+    id/<random>                        the store's random id: the first such record counts
+    <group>/claim/<writer>/<n>         a sign of life of the writer, and the pages of other writers that it needs
+    <group>/abandoned/<writer>         snapshots that the writer publishes later do not count
+    <group>/shot/<writer>              a published snapshot, unless the writer was abandoned before
+    <group>/confirmed/<writer>/<random>, <group>/replaced/<writer>/<random>    the first record of either kind decides
     <group>/dropped/<writer>           the snapshot is discarded, whatever other records say
-    <group>/doomed/<collector>         pages about to be deleted: a later claim does not hold them
+    <group>/doomed/<collector>         pages that the collector is about to delete: a later claim does not hold them
 
 Each key is written once, then by a tombstone: compaction keeps the order of the remaining records, and so their meaning.
 """
@@ -26,7 +26,8 @@ from hotspare.stores.contract import SnapshotInfo, SnapshotStatus
 
 @dataclass(frozen=True, slots=True)
 class ChangelogRecord:
-    """A decoded record that is not a tombstone."""
+    """A decoded record that is not a tombstone. `kind`: the second part of the key; `writer_id`: the third, for `doomed` the id of
+    the collector."""
 
     offset: int
     key: str
@@ -102,12 +103,12 @@ class GroupRecords:
         return self._is_before("abandoned", "shot", writer)
 
     def is_discarded(self, shot: ChangelogRecord) -> bool:
-        """Whether the snapshot does not count, or does not any more."""
+        """Whether the snapshot is invalid: dropped, published by a writer abandoned before, or replaced before it was confirmed."""
         is_dropped = ("dropped", shot.writer_id) in self._first
         return is_dropped or self.is_abandoned(shot.writer_id) or self._is_before("replaced", "confirmed", shot.writer_id)
 
     def snapshots_named(self, name: str) -> list[ChangelogRecord]:
-        """Returns the snapshots of that name; the first one is the current one."""
+        """Returns the valid snapshots of that name; the first one is the current one."""
         found = [said for said in self.records_of_kind("shot") if said.value["name"] == name and not self.is_discarded(said)]
         return sorted(found, key=lambda said: (self.is_confirmed(said.writer_id), said.offset), reverse=True)
 
@@ -124,7 +125,7 @@ class GroupRecords:
         return {page for said in self.records_of_kind("doomed") for page in said.value["pages"]}
 
     def alive_us(self) -> dict[str, int]:
-        """Returns the last sign of life of each writer that is not abandoned."""
+        """Returns the time in microseconds of the last sign of life of each writer that is not abandoned."""
         found: dict[str, int] = {}
         for said in self.records_of_kind("claim"):
             if ("abandoned", said.writer_id) not in self._first:

@@ -39,7 +39,7 @@ _REBUILD_AFTER_S = 3600.0
 _CLAIM_EVERY_US = 60_000_000
 _WRITE_TRIES_MAX = 5
 _PAGES_PER_CLAIM = 2_000
-"""The number of page names in one message."""
+"""Limit on the page names in one claim."""
 _UNFINISHED = "tmp-"
 _CACHED_FILE = re.compile(rf"{_UNFINISHED}[0-9a-f]{{32}}|[0-9a-f]{{32}}-[0-9a-f]{{32}}")
 """The names of files in the folder of `?cache=`: a page being written, and a page by its hash and its writer."""
@@ -157,7 +157,8 @@ class ChangelogStore:
         return reader
 
     def _all_contents(self, group: str, shot: ChangelogRecord, placed: Sequence[PageLocation]) -> dict[str, bytes]:
-        """Returns contents of that snapshot by their hashes: all, or the error that `get` raises."""
+        """Returns the contents of all pages in `placed`, by hash. Raises the errors of `get` if one of them is missing or
+        damaged."""
         found = self._contents(placed)
         missing = sorted(each.name for each in placed if each.name not in found)
         if missing:
@@ -214,7 +215,8 @@ class ChangelogStore:
         return self._known[shot.writer_id]
 
     def referenced_pages(self, shots: Iterable[ChangelogRecord]) -> dict[str, PageLocation]:
-        """Returns pages by name, and the manifests themselves; a damaged manifest contributes only itself."""
+        """Returns the locations of all pages that the snapshots reference, and of their manifests, by name. For a snapshot with a
+        damaged manifest, returns only the location of the manifest."""
         found: dict[str, PageLocation] = {}
         for shot in shots:
             name, size, offsets = shot.value["manifest"]
@@ -224,7 +226,8 @@ class ChangelogStore:
         return found
 
     def _read(self, ask: Callable[[ManifestRecords], _T]) -> _T:
-        """Calls `ask` on the current state. A state read long ago is rebuilt, because tombstones are deleted after a day."""
+        """Returns the result of `ask` on the current state. A state last read an hour ago is rebuilt, because Kafka deletes
+        tombstones after a day, so that reading on would miss them."""
         with self._lock:
             if time.monotonic() - self._read_s > _REBUILD_AFTER_S:
                 self._state = ManifestRecords()
@@ -258,7 +261,8 @@ class ChangelogStore:
         return None
 
     def _replace(self, group: str, shot: ChangelogRecord) -> None:
-        """Replaces older candidates of that name. StoreError if one was confirmed meanwhile, which is then kept."""
+        """Replaces older candidates of the name of `shot`. Raises StoreError, after dropping `shot`, if one of them was confirmed
+        meanwhile."""
         others = [other for other in self.group(group).snapshots_named(shot.value["name"]) if other.offset < shot.offset]
         for other in others:
             self._append_fields(group, "replaced", other.writer_id, uuid.uuid4().hex)
@@ -269,7 +273,7 @@ class ChangelogStore:
                 raise limits.already_confirmed(group, shot.value["name"])
 
     def _contents(self, wanted: Iterable[PageLocation]) -> dict[str, bytes]:
-        """Returns the intact contents, from the cache if it has them."""
+        """Returns the contents by page name, from the cache if possible; missing and damaged ones are left out."""
         placed = {each.name: each for each in wanted}
         found = {name: content for name in placed if (content := self._cache.get(name)) is not None}
         missing = {name: each for name, each in placed.items() if name not in found}
@@ -299,7 +303,7 @@ class ChangelogStore:
 
 @dataclass(slots=True)
 class _Reader:
-    """A `Hold` (`stores.lazy_pages`): claims without a write."""
+    """A `Hold` (`stores.lazy_pages`): the claims of one reader, which writes no snapshot."""
 
     store: ChangelogStore
     group: str
@@ -326,8 +330,8 @@ class _Reader:
 
 
 class _Writing:
-    """The write of a snapshot, from claim to record. Deletes its pages if it does not publish, unless it dies or is unsure of the
-    result."""
+    """A context manager for the write of a snapshot, from claim to record. Its end deletes the written pages if the snapshot was
+    not published, but not if a failed request left that unknown: then a later collector deletes them."""
 
     def __init__(self, store: ChangelogStore, group: str) -> None:
         self._store, self._group, self.writer = store, group, uuid.uuid4().hex
@@ -412,8 +416,9 @@ class _Writing:
 
 
 def _collect(store: ChangelogStore, group: str, writer_timeout_s: float) -> None:
-    """Deletes pages that no snapshot names, by tombstones, then the records about them. SnapshotFormat if a snapshot has another
-    format: it may name pages that cannot be read, and nothing is deleted. `writer_timeout_s`: as in `StoreSettings`."""
+    """Deletes the pages of discarded snapshots that no valid snapshot and no claim references, then the records of these snapshots.
+    Raises SnapshotFormat, and deletes no page, if a snapshot has another format: the pages that it references cannot be read.
+    `writer_timeout_s`: see `StoreSettings`."""
     _abandon(store, group, int(writer_timeout_s * 1e6))
     _end_superseded(store, group)
     state = store.group(group)
@@ -436,8 +441,8 @@ def _live(state: GroupRecords) -> list[ChangelogRecord]:
 
 
 def _abandon(store: ChangelogStore, group: str, gone_us: int) -> None:
-    """Ends writers without a recent sign of life, and deletes what they wrote in vain. Uses no host's clock, which might be
-    wrong."""
+    """Abandons writers without a sign of life for `gone_us`, and deletes the pages of those that published no snapshot. All times
+    are the brokers', because the clock of a host may be wrong."""
     state = store.group(group)
     old = {writer for writer, alive_us in state.alive_us().items() if state.newest_us - alive_us > gone_us}
     store.append_records(*((changelog_key(group, "abandoned", writer), changelog_value()) for writer in sorted(old)))
@@ -450,14 +455,14 @@ def _abandon(store: ChangelogStore, group: str, gone_us: int) -> None:
 
 
 def _end_superseded(store: ChangelogStore, group: str) -> None:
-    """Replaces candidates with a successor of the same name, whose writer died before it did so."""
+    """Marks older snapshots of a name as replaced, in case the writer of the newer one died before it did so."""
     state = store.group(group)
     old = [shot for current in state.current() for shot in state.snapshots_named(current.value["name"])[1:]]
     store.append_records(*((changelog_key(group, "replaced", shot.writer_id, uuid.uuid4().hex), changelog_value()) for shot in old))
 
 
 def _delete_snapshot_records(store: ChangelogStore, state: GroupRecords, gone: list[ChangelogRecord]) -> None:
-    """Deletes the record of the snapshot first, and those that invalidate it after it."""
+    """Deletes the records of the snapshots `gone`, and only then the records that invalidate them."""
     writers = {shot.writer_id for shot in gone}
     store.append_records(*((shot.key, None) for shot in gone))
     there = {shot.writer_id for shot in state.records_of_kind("shot")} - writers
@@ -468,7 +473,7 @@ def _delete_snapshot_records(store: ChangelogStore, state: GroupRecords, gone: l
 
 
 def _retract_deletions(store: ChangelogStore, group: str) -> None:
-    """Deletes announcements whose pages no record names any more."""
+    """Deletes the announcements whose pages no snapshot's record references any more."""
     state = store.group(group)
     named = store.referenced_pages(state.records_of_kind("shot")).keys()
     store.append_records(*((said.key, None) for said in state.records_of_kind("doomed") if not named & set(said.value["pages"])))
@@ -503,7 +508,7 @@ class _PageCache:
                 temporary.replace(self._folder / name)
 
     def retain_only(self, names: set[str]) -> None:
-        """Deletes all other pages."""
+        """Deletes all cached pages except `names`."""
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 for path in self._folder.iterdir():

@@ -26,12 +26,12 @@ DEFAULT_NAME = "hotspare-snapshots"
 CACHE = "cache"
 _CHUNK_BYTES_MAX = 900_000
 _RECORD_BYTES = 2_048
-"""The most that a key and Kafka's own data add to a record."""
+"""Limit on the bytes that a key and Kafka's own data add to a record."""
 _IN_FLIGHT = 64
 _EXISTS = KafkaError.TOPIC_ALREADY_EXISTS
 _MISSING_TOPIC_CODES = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)
 _CREATION_RETRY = Retry(lasting_s=10, pause_s=0.02, pause_max_s=0.5)
-"""A topic that one broker created may be unknown to another for a moment."""
+"""The retries after the creation of a topic, which other brokers may not know yet."""
 _SETTINGS = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1", "message.timestamp.type": "LogAppendTime"}
 _CLIENT_LOG = logging.getLogger("hotspare.stores.changelog")
 _CLIENT_LOG.addHandler(logging.NullHandler())
@@ -74,7 +74,8 @@ class Topic:
         self.chunk_bytes = 0
 
     def open(self) -> None:
-        """Creates or checks the topic, once. With Access.LOOK it creates none, and a missing topic counts as empty."""
+        """Creates or checks the topic, once. With Access.LOOK a missing topic is not created, and counts as empty. Raises
+        StoreError for a topic with unsuitable settings."""
         with self._lock, _as_store_error():
             if self.chunk_bytes:
                 return
@@ -124,7 +125,7 @@ class Topic:
                 raise
 
     def _described(self, admin: Any) -> tuple[int, dict[str, str]]:
-        """Returns the number of partitions and the settings."""
+        """Returns the number of the topic's partitions, and its settings."""
         topic = admin.list_topics(self.name, timeout=self._call_s).topics[self.name]
         if topic.error is not None:
             raise KafkaException(topic.error)
@@ -133,7 +134,8 @@ class Topic:
         return len(topic.partitions), {name: entry.value for name, entry in future.result().items()}
 
     def append(self, records: Iterable[tuple[str, bytes | None]]) -> list[int]:
-        """Returns the offsets of the records, which all replicas in sync have. After an error some may be stored, now or later."""
+        """Appends the records; returns their offsets when all in-sync replicas have them. After an error, some of the records may
+        be stored, even later."""
         self.open()
         offsets: dict[int, int] = {}
         failed: list[KafkaError] = []
@@ -179,7 +181,7 @@ class Topic:
                 yield TopicRecord(message.offset(), message.key().decode(), message.value(), message.timestamp()[1] * 1000)
 
     def read_at(self, wanted: Iterable[tuple[str, int]], found: Callable[[str, bytes], object]) -> None:
-        """Passes the records that still exist at these keys and offsets to `found`, in order of offset."""
+        """Calls `found(key, value)` for each wanted (key, offset) at which the record still exists, in order of offset."""
         with self._reading() as consumer:
             at = -1
             for key, offset in sorted(wanted, key=lambda each: each[1]):

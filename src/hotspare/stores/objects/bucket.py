@@ -63,13 +63,13 @@ class Bucket:
         self._failures = _FAILURES + _failures_of(parts.scheme)
 
     def put_object(self, key: str, content: bytes) -> None:
-        """Atomic: readers see the whole object, or the one before."""
+        """Writes an object atomically: readers see the new content or the earlier one."""
         with self._as_store_error():
             self._files.pipe_file(self._path(key), content)
 
     def create(self, key: str, content: bytes) -> bool:
-        """Compare-and-set: creates the object if it does not exist; returns whether this call did. The driver retries a lost
-        answer, so its creator may get False too; the content decides."""
+        """Compare-and-set: creates the object if it does not exist; returns whether this call did. The driver may repeat a request
+        whose answer was lost, so False is possible even if this call created the object: read the content to decide."""
         with self._as_store_error():
             try:
                 self._files.pipe_file(self._path(key), content, mode="create")
@@ -86,7 +86,7 @@ class Bucket:
                 return None
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Returns the sizes of all objects whose keys start with `folder/`, by the rest of the key, ordered by it."""
+        """Returns the sizes of all objects whose keys begin with `folder/`, by the rest of the key, in its order."""
         return {key: each.size for key, each in self.list_objects(folder).items()}
 
     def list_objects(self, folder: str) -> dict[str, ListedObject]:
@@ -109,7 +109,8 @@ class Bucket:
         self.call_concurrently(delete, keys)
 
     def call_concurrently(self, call: Callable[[_T], _R], arguments: Iterable[_T]) -> list[_R]:
-        """Makes several calls concurrently. When it returns, or raises the first error, all of them have ended."""
+        """Calls `call` with each argument, concurrently; returns the results in order. Raises the first error, after all calls have
+        ended."""
         with ThreadPoolExecutor(CONCURRENT_CALLS_MAX, thread_name_prefix="hotspare-objects") as calls:
             futures = [calls.submit(call, argument) for argument in arguments]
         errors = [error for future in futures if (error := future.exception()) is not None]
@@ -141,7 +142,7 @@ def _listed(about: Mapping[str, Any]) -> ListedObject:
 
 
 def _settings(scheme: str, query: str) -> tuple[str, dict[str, Any]]:
-    """Returns the secret, and the arguments of the file system."""
+    """Returns the secret ("" for none) and the arguments of the fsspec file system. Raises UsageError for an unknown option."""
     given = {name: values[-1] for name, values in parse_qs(query).items()}
     known = _OPTIONS if scheme == "s3" else ()
     for name in given:
@@ -165,7 +166,7 @@ def _settings(scheme: str, query: str) -> tuple[str, dict[str, Any]]:
 
 
 def _failures_of(scheme: str) -> tuple[type[Exception], ...]:
-    """Returns the driver's errors that are not OSError; any error of a driver that is not tested."""
+    """Returns the driver's exception types that do not derive from OSError; Exception for drivers that are not tested."""
     if scheme != "s3":
         return (Exception,)
     from aiohttp import ClientError

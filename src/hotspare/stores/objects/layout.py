@@ -1,8 +1,9 @@
-"""The objects of a group, and what their names mean. No name is written twice, except those that one writer alone owns.
+"""The objects of a group, and the meaning of their names. No object is written twice, except objects that only one writer writes.
 
     <root>/.store-id                                        the store's random id, created once
     <root>/<group>/pages/<xxh3-128>-<writer>                a page or header; its name is never used again after deletion
-    <root>/<group>/claims/<writer>,<n>                      when the writer was alive, and which pages of other writers it needs
+    <root>/<group>/claims/<writer>,<n>                      a sign of life of the writer, and the pages of other writers that it
+needs
     <root>/<group>/doomed/<collector>                       pages that a collector is about to delete
     <root>/<group>/snapshots/<order>,<engine>,<name>,<time>,<bytes>,<writer>    a manifest
     <root>/<group>/snapshots/seal-<writer>                  created once: `whole` by the writer, or `abandoned` by a collector
@@ -29,13 +30,13 @@ WHOLE, ABANDONED = b"whole", b"abandoned"
 CONFIRMED, REPLACED = b"confirmed", b"replaced"
 _SEAL, _FATE = "seal-", "fate-"
 _KEY_BYTES_MAX = 700
-"""The limit is 1,024; the bucket's prefix and the group's name precede the key."""
+"""Limit on the bytes of the group's folder and a key. S3 allows 1,024 bytes, with the bucket's prefix."""
 _ORDER_DIGITS = 19
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestObject:
-    """A manifest, as its key describes it."""
+    """A manifest; the fields are decoded from its key."""
 
     key: str
     order: int
@@ -63,7 +64,8 @@ class Listing:
         return SnapshotStatus.CONFIRMED if entry.writer in self.confirmed else SnapshotStatus.CANDIDATE
 
     def snapshots_named(self, name: str) -> list[ManifestObject]:
-        """Returns the whole snapshots of that name; the first is the current one. Writers that died leave the others."""
+        """Returns the sealed snapshots of that name that are not replaced; the first is the current one. There are others if their
+        writers' successors died before replacing them."""
         found = [e for e in self.entries if e.name == name and e.writer in self.sealed and e.writer not in self.replaced]
         return sorted(found, key=lambda e: (e.writer in self.confirmed, e.written_time_us, e.writer), reverse=True)
 
@@ -88,7 +90,7 @@ class GroupObjects:
         self.bucket, self.group, self._folder = bucket, group, quoted_file_name(group)
 
     def entry(self, info: SnapshotInfo, writer: str) -> ManifestObject:
-        """Returns the manifest's key; UsageError if the names are too long together."""
+        """Returns the manifest of a snapshot by `writer`, with its key. Raises UsageError if the names are too long together."""
         names = f"{quoted_file_name(info.engine)},{quoted_file_name(info.name)}"
         key = f"{info.order:0{_ORDER_DIGITS}d},{names},{info.written_time_us},{info.bytes_total},{writer}"
         if len(self._folder) + len(key) > _KEY_BYTES_MAX:
@@ -117,7 +119,8 @@ class GroupObjects:
         return self.bucket.sizes(self.path("pages"))
 
     def manifest(self, entry: ManifestObject) -> Manifest | None:
-        """Returns the manifest, None if it is gone. ValueError if it is damaged, SnapshotFormat if it has another format."""
+        """Returns the manifest, None if it does not exist. Raises ValueError if it is damaged, SnapshotFormat if it has another
+        format."""
         text = self.bucket.get_object(self.path("snapshots", entry.key))
         return None if text is None else parse_manifest(text)
 
@@ -133,7 +136,7 @@ class GroupObjects:
         return self.decide(_FATE, writer, said)
 
     def remove(self, entry: ManifestObject) -> None:
-        """Removes the manifest first, because the snapshot exists only with it."""
+        """Removes the manifest, then seal and fate: the snapshot exists only while its manifest does."""
         self.remove_manifest(entry)
         self.remove_strays([entry.writer], [entry.writer])
 
@@ -152,7 +155,7 @@ class GroupObjects:
         self.bucket.put_object(self.path("claims", f"{writer},{number}"), text.encode())
 
     def claims(self) -> Claims:
-        """Reads all claims, with times of the storage's clock if its driver reports them, else of the writer's."""
+        """Returns all claims of the group. Times are by the storage's clock if its driver reports it, else by the writer's."""
         found, listed = Claims(), self.bucket.list_objects(self.path("claims"))
         texts = self.bucket.call_concurrently(self.bucket.get_object, (self.path("claims", key) for key in listed))
         for (key, each), text in zip(listed.items(), texts, strict=True):
@@ -178,7 +181,7 @@ class GroupObjects:
         return {key: frozenset(json.loads(text)) for key, text in zip(keys, texts, strict=True) if text is not None}
 
     def retract_deletions(self, collectors: Iterable[str]) -> None:
-        """Removes the announcements of collectors that delete nothing any more."""
+        """Removes the announcements of these collectors, which have ended."""
         self.bucket.delete(self.path("doomed", key) for key in collectors)
 
 
@@ -199,7 +202,7 @@ def _writers(sizes: Mapping[str, int], kind: str, said: bytes) -> frozenset[str]
 
 
 def _entry_of(key: str) -> ManifestObject | None:
-    """Returns None for an object without the name of a manifest."""
+    """Returns the manifest that a key describes; None if it is not the key of a manifest."""
     parts = key.split(",")
     if len(parts) != 6 or not all(part.isdecimal() for part in (parts[0], parts[3], parts[4])):
         return None

@@ -49,7 +49,7 @@ from hotspare.stores.writing import HEADER, Given, checked_contents, write_new
 
 _CLAIM_EVERY_US = 60_000_000
 _ENDED_US = -(1 << 62)
-"""The sign of life of a writer without claims: it has ended, or sealed its snapshot meanwhile."""
+"""The time of the last sign of life of a writer without claims, which has ended or has sealed its snapshot."""
 _IDENTITY, _PROBE = ".store-id", ".probe-"
 _WRITE_TRIES_MAX = 5
 
@@ -129,7 +129,7 @@ class ObjectStore:
         return StoredSnapshot(whole[manifest.header.hash], {page: whole[blob.hash] for page, blob in manifest.pages})
 
     def _contents(self, objects: GroupObjects, entry: ManifestObject, blobs: Sequence[Blob]) -> dict[str, bytes]:
-        """Returns contents of that snapshot: all, or the error that `get` raises."""
+        """Returns the contents of all blobs, by name. Raises the errors of `get` if one of them is missing or damaged."""
         contents = self._bucket.call_concurrently(self._bucket.get_object, (objects.page(blob.hash) for blob in blobs))
         found = {blob.hash: content for blob, content in zip(blobs, contents, strict=True) if _is_whole(blob, content)}
         damaged = [blob.hash for blob in blobs if blob.hash not in found]
@@ -160,7 +160,7 @@ class ObjectStore:
         _collect(objects, self._referenced_pages, self._settings.writer_timeout_s)
 
     def _check(self) -> None:
-        """StoreError if the storage creates an object twice."""
+        """Raises StoreError if the storage creates an object that exists already; checks this once."""
         if self._is_checked:
             return
         key = _PROBE + uuid.uuid4().hex
@@ -230,8 +230,8 @@ def _contents(manifest: Manifest) -> tuple[str, list[tuple[str, str]]]:
 
 
 def _replace(objects: GroupObjects, entry: ManifestObject) -> None:
-    """Replaces older snapshots of the name. StoreError if one was confirmed meanwhile: then it is kept, and `entry` removed. Of two
-    concurrent writes the greater one is kept, whichever process decides."""
+    """Replaces older snapshots of the name of `entry`. Raises StoreError, after removing `entry`, if one of them was confirmed
+    meanwhile. Of two concurrent writes, both processes keep the one that `Listing.snapshots_named` returns first."""
     listing = objects.snapshots()
     found = listing.snapshots_named(entry.name)
     below = found[found.index(entry) + 1 :] if entry in found else []
@@ -244,7 +244,7 @@ def _replace(objects: GroupObjects, entry: ManifestObject) -> None:
 
 
 class _Writing:
-    """The write of a snapshot, from claim to seal."""
+    """A context manager for the write of a snapshot, from claim to seal."""
 
     def __init__(self, group: GroupObjects) -> None:
         self._group = group
@@ -256,7 +256,7 @@ class _Writing:
         self._under_way: list[Future[None]] = []
 
     def __enter__(self) -> _Writing:
-        """Claims; the writer's own pages are safe from now on."""
+        """Writes the first claim, which protects all pages that this writer writes."""
         self._claim(())
         self._pages = {hash_of(page): page for page in self._group.pages()}
         return self
@@ -267,7 +267,8 @@ class _Writing:
             self._group.release_claims(f"{self.writer},{number}" for number in range(self._claims))
 
     def hold(self, hashes: set[str]) -> set[str]:
-        """Returns those that are stored, and keeps them until this writer has ended. Waits for its own writes first."""
+        """Returns the hashes whose pages are stored, and protects these pages until this writer has ended. Waits for started writes
+        first."""
         self.finish()
         wanted = {self._pages[each] for each in hashes if each in self._pages and each not in self._held}
         if wanted:
@@ -280,7 +281,7 @@ class _Writing:
         return hashes & self._held.keys()
 
     def write(self, name: str, content: bytes) -> None:
-        """Starts a write; it is done when `finish` has returned."""
+        """Starts to write a page; `finish` waits until it is written."""
         page = page_name(name, self.writer)
         self._held[name] = page
         self._under_way.append(self._calls.submit(self._group.bucket.put_object, self._group.page(page), content))
@@ -292,7 +293,7 @@ class _Writing:
             each.result()
 
     def stored_blob(self, blob: Blob) -> Blob:
-        """Returns the blob under the name of its object."""
+        """Returns the blob with the name of its object in place of the hash."""
         return Blob(self._held[blob.hash], blob.size)
 
     def _claim(self, pages: Iterable[str]) -> None:
@@ -303,7 +304,7 @@ class _Writing:
 
 @dataclass(frozen=True, slots=True)
 class _HeldObjects:
-    """A `Hold` (`stores.lazy_pages`): a claim without a write."""
+    """A `Hold` (`stores.lazy_pages`): the claim of a reader, which writes no snapshot."""
 
     group: GroupObjects
     name: str
@@ -327,9 +328,9 @@ def _acquire_hold(group: GroupObjects, blobs: Sequence[Blob]) -> _HeldObjects | 
 
 
 def _collect(group: GroupObjects, known: dict[str, frozenset[str]], writer_timeout_s: float) -> None:
-    """Deletes what no snapshot and no writer names; `known` as in `pages_of`, from call to call. Deletes nothing if a manifest has
-    another format: it may name pages that cannot be read. Leaves unreachable objects to the next call. `writer_timeout_s`: as in
-    `StoreSettings`."""
+    """Deletes pages that no snapshot and no claim references, and the objects of dead writers. Deletes no page if a manifest has
+    another format: the pages that it references cannot be read. After a StoreError the next call deletes the rest. `known`: see
+    `pages_of`; keep it from call to call. `writer_timeout_s`: see `StoreSettings`."""
     with contextlib.suppress(StoreError):
         listing = group.snapshots()
         _abandon(group, listing, int(writer_timeout_s * 1e6))
@@ -352,8 +353,8 @@ def _collect(group: GroupObjects, known: dict[str, frozenset[str]], writer_timeo
 
 
 def _referenced_pages(group: GroupObjects, pages: Iterable[str], known: dict[str, frozenset[str]]) -> set[str]:
-    """Returns the pages to keep. Claims first: a writer releases them when its snapshot is written. SnapshotFormat as
-    `pages_of`."""
+    """Returns the pages that snapshots, claims or living writers need. It reads the claims first, because a writer releases them
+    after it has written its snapshot. Raises SnapshotFormat as `pages_of`."""
     claims = group.claims()
     listing = group.snapshots()
     named = claims.pages | pages_of(group, (entry for entry in listing.entries if entry.writer not in listing.abandoned), known)
@@ -361,7 +362,7 @@ def _referenced_pages(group: GroupObjects, pages: Iterable[str], known: dict[str
 
 
 def _abandon(group: GroupObjects, listing: Listing, gone_us: int) -> None:
-    """Ends writers without a recent sign of life, and removes their manifests and claims."""
+    """Abandons writers without a sign of life for `gone_us`, and removes their manifests and claims."""
     claims, clock = group.claims(), uuid.uuid4().hex
     unsealed = {entry.writer: entry for entry in listing.entries if entry.writer not in listing.sealed}
     if claims.alive_us:
@@ -378,7 +379,7 @@ def _abandon(group: GroupObjects, listing: Listing, gone_us: int) -> None:
 
 
 def _remove_superseded(group: GroupObjects, listing: Listing) -> None:
-    """Removes candidates with a successor of the same name, whose writer died before it did so."""
+    """Removes older snapshots of a name, in case the writer of the newer one died before it did so."""
     for current in listing.current():
         for entry in listing.snapshots_named(current.name)[1:]:
             if group.decide_fate(entry.writer, REPLACED):
@@ -389,6 +390,6 @@ def _remove_superseded(group: GroupObjects, listing: Listing) -> None:
 
 
 def _remove_strays(group: GroupObjects, before: Listing) -> None:
-    """Removes seals and fates without a snapshot: a manifest is always written before them."""
+    """Removes seals and fates without a manifest, which is always written before them and deleted first."""
     there = {entry.writer for entry in group.snapshots().entries}
     group.remove_strays(before.sealed - there, (before.confirmed | before.replaced) - there)

@@ -13,8 +13,8 @@ _CONNECT_S, _CALL_S = 5, 30
 
 
 def server_of(url: str, what: str) -> redis.Redis:
-    """Returns a client. `what`, such as `a Redis store`, names the URL's user in errors. UsageError if the URL names no server, or
-    its password cannot be read."""
+    """Returns a client for the server at `url`, without connecting. `what`, such as `a Redis store`, describes the URL in errors.
+    Raises UsageError if the URL names no server, or its password cannot be read."""
     try:
         parts = urlsplit(url)
         is_one = bool(parts.hostname) and (parts.path.strip("/") or "0").isdecimal() and parts.port != 0

@@ -5,13 +5,13 @@
     hotspare:{<group>}:refs            hash: content to the number of snapshots that name it
     hotspare:{<group>}:infos           hash: name of a snapshot to its entry in `list`; its presence makes it a snapshot
     hotspare:{<group>}:manifests       hash: name to its header and pages, by the hashes of their contents
-    hotspare:{<group>}:confirmed       hash: names of those that may be restored
-    hotspare:{<group>}:readers         hash: reader of a large snapshot to the manifest of that
+    hotspare:{<group>}:confirmed       hash: names of the confirmed snapshots
+    hotspare:{<group>}:readers         hash: id of a reader to the manifest of the large snapshot that it reads
     hotspare:{<group>}:alive           sorted set: the last sign of life of each reader
 
 Contents are written first; then one script on the server writes the snapshot, if all its contents are stored. Content that expired
-meanwhile, say because the writer was frozen for long, is written again. Content is kept while a snapshot names it: `refs` counts
-the snapshots. Content that no snapshot names yet, or any more, expires by itself, so a dead writer leaves nothing behind.
+meanwhile, for instance because the writer was frozen, is written again. Content is stored while a snapshot references it: `refs`
+counts the snapshots. Content without a reference expires by itself, so the content of a dead writer is deleted.
 
 Each atomic step is a script on the server (`_HOLD` to `_RELEASE_HOLD`). All keys of a group are in one slot of a cluster.
 """
@@ -40,7 +40,7 @@ from hotspare.stores.writing import HEADER, Given, checked_contents, in_batches,
 _PUBLISH_TRIES_MAX = 5
 _ALL_DEAD_READERS = ""
 _RENEWALS_PER_CALL = 1_000
-"""The number of contents in one call, during which the server does nothing else."""
+"""Limit on the contents whose expiry one call extends; the server serves no other request during a call."""
 _HOLD = """
 local found = {}
 for i = 2, #KEYS do
@@ -51,7 +51,8 @@ for i = 2, #KEYS do
 end
 return found
 """
-"""KEYS refs, content ...; ARGV seconds, hash ...: returns those that exist, after extending their expiry to that time."""
+"""A Lua script. KEYS: refs, content ...; ARGV: seconds, hash .... Returns the hashes whose contents exist, after setting the expiry
+of unreferenced ones to `seconds`."""
 
 _WRITE = """
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then
@@ -60,7 +61,8 @@ else
   redis.call('SET', KEYS[2], ARGV[3], 'EX', ARGV[1])
 end
 """
-"""KEYS refs, content; ARGV seconds, hash, bytes."""
+"""A Lua script that stores a content, which expires after `seconds` unless a snapshot references it. KEYS: refs, content; ARGV:
+seconds, hash, bytes."""
 
 _RELEASE = """
 local function release(refs, prefix, manifest, seconds)
@@ -105,16 +107,16 @@ redis.call('HSET', KEYS[4], name, manifest)
 return {'written'}
 """
 )
-"""KEYS refs, infos, confirmed, manifests; ARGV name, info, manifest, prefix of contents, seconds. Returns `missing`: a content is
-gone; `there`, with its info and whether it is confirmed: the same snapshot exists; `taken`: another one of that name is
-confirmed."""
+"""A Lua script that writes a snapshot. KEYS: refs, infos, confirmed, manifests; ARGV: name, info, manifest, prefix of contents,
+seconds. Returns `written`; `missing` if a content is not stored; `there`, with its info and whether it is confirmed, if the same
+snapshot exists; `taken` if another snapshot of that name is confirmed."""
 
 _CONFIRM = """
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 redis.call('HSET', KEYS[2], ARGV[1], 1)
 return 1
 """
-"""KEYS infos, confirmed; ARGV name. Returns 0 if the snapshot is gone."""
+"""A Lua script that confirms a snapshot. KEYS: infos, confirmed; ARGV: name. Returns 0 if the snapshot does not exist, else 1."""
 
 _DISCARD = (
     _RELEASE
@@ -128,7 +130,8 @@ release(KEYS[1], ARGV[2], manifest, ARGV[3])
 return 1
 """
 )
-"""KEYS refs, infos, confirmed, manifests; ARGV name, prefix of contents, seconds."""
+"""A Lua script that deletes a snapshot; unreferenced contents expire after `seconds`. KEYS: refs, infos, confirmed, manifests;
+ARGV: name, prefix of contents, seconds. Returns 0 if the snapshot does not exist, else 1."""
 
 _READ = """
 local manifest = redis.call('HGET', KEYS[4], ARGV[1])
@@ -147,11 +150,12 @@ redis.call('HSET', KEYS[2], ARGV[2], manifest)
 redis.call('ZADD', KEYS[3], redis.call('TIME')[1], ARGV[2])
 return {'read', manifest}
 """
-"""KEYS refs, readers, alive, manifests; ARGV name, reader, prefix of contents. Returns `read`, with the manifest: its contents are
-kept until that reader releases them; `gone`: the snapshot is; `missing`: that content is."""
+"""A Lua script that holds the contents of a snapshot for a reader. KEYS: refs, readers, alive, manifests; ARGV: name, reader,
+prefix of contents. Returns `read` with the manifest; `gone` if the snapshot does not exist; `missing` with the hash of a missing
+content."""
 
 _RENEW = "return redis.call('ZADD', KEYS[1], 'XX', redis.call('TIME')[1], ARGV[1])"
-"""KEYS alive; ARGV reader."""
+"""A Lua script that records a sign of life of a reader that still has its hold. KEYS: alive; ARGV: reader."""
 
 _RELEASE_HOLD = (
     _RELEASE
@@ -169,12 +173,13 @@ end
 return #readers
 """
 )
-"""KEYS refs, readers, alive; ARGV reader, prefix of contents, seconds, seconds after which a reader is dead. Reader "" stands for
-all dead ones."""
+"""A Lua script that releases the hold of a reader, or of all dead readers if `reader` is "". KEYS: refs, readers, alive; ARGV:
+reader, prefix of contents, seconds until unreferenced contents expire, seconds without a sign of life after which a reader is
+dead."""
 
 
 class RedisStore:
-    """A `Store` (contract). A value of Redis, and so a page, has at most 512 MB."""
+    """A `Store` (contract). A page has at most 512 MB, the limit of Redis for a value."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
         """UsageError if the URL names no server."""
@@ -254,7 +259,7 @@ class RedisStore:
         return StoredSnapshot(pages.pop(HEADER), pages)
 
     def _large(self, keys: _Keys, group: str, name: str) -> StoredSnapshot:
-        """Returns the snapshot with only its header read now."""
+        """Returns a snapshot whose pages are read on access; only its header is read now."""
         reader = _Reader(self, keys, uuid.uuid4().hex)
         with _as_store_error():
             answer, *said = self._read(keys=keys.of_reading, args=[name, reader.name, keys.contents])
@@ -273,7 +278,7 @@ class RedisStore:
         return StoredSnapshot(read([header])[header.hash], pages)
 
     def _contents(self, keys: _Keys, group: str, name: str, hashes: Sequence[str]) -> dict[str, bytes]:
-        """Returns contents of that snapshot: all, or the error that `get` raises."""
+        """Returns the contents of all `hashes`. Raises the errors of `get` if one of them is missing or damaged."""
         with _as_store_error():
             values = self._server.mget([keys.contents + each for each in hashes])
         found = {each: bytes(value) for each, value in zip(hashes, values, strict=True) if value is not None}
@@ -305,7 +310,8 @@ class RedisStore:
             self._renew(keys=[keys.alive], args=[reader])
 
     def release_hold(self, keys: _Keys, reader: str) -> None:
-        """Releases the reader's contents; those without another reference expire as those of a discarded snapshot do."""
+        """Releases the contents that `reader` holds, "" for all dead readers; contents without another reference expire after
+        `left_s`."""
         arguments: list[str | int] = [reader, keys.contents, self.settings.left_s, int(self.settings.reader_timeout_s)]
         with _as_store_error():
             self._let_go(keys=keys.of_reading[:3], args=arguments)
@@ -315,7 +321,7 @@ class RedisStore:
         return write_new(given, writing.hold, writing.write)
 
     def hold(self, keys: _Keys, hashes: Collection[str]) -> set[str]:
-        """Returns the hashes whose contents are stored, and keeps these for `write_hold_s`."""
+        """Returns the hashes whose contents are stored, and keeps these contents for at least `write_hold_s`."""
         if not hashes:
             return set()
         names = sorted(hashes)
@@ -326,7 +332,7 @@ class RedisStore:
         return {_text(each) for each in found}
 
     def write(self, keys: _Keys, name: str, content: bytes) -> None:
-        """Stores the content, for `write_hold_s` unless a snapshot names it."""
+        """Stores the content under the hash `name`; it expires after `write_hold_s` unless a snapshot references it."""
         with _as_store_error():
             self._write(keys=[keys.refs, keys.contents + name], args=[self.settings.write_hold_s, name, content])
 
@@ -341,7 +347,7 @@ class RedisStore:
 
 
 class _Keys:
-    """The keys of a group."""
+    """The names of the Redis keys of a group."""
 
     def __init__(self, group: str) -> None:
         limits.check_name("group", group)
@@ -354,7 +360,7 @@ class _Keys:
 
 
 class _Writing:
-    """The contents that one writer holds, however long it writes: the server keeps content without a snapshot only for a while."""
+    """The contents that one writer holds. It renews the holds during a long write, because unreferenced content expires."""
 
     def __init__(self, store: RedisStore, keys: _Keys) -> None:
         self._store, self._keys = store, keys
@@ -377,7 +383,7 @@ class _Writing:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A `Hold` of the contents that one reader needs."""
+    """A `Hold` (`stores.lazy_pages`) of the contents that one reader needs."""
 
     store: RedisStore
     keys: _Keys

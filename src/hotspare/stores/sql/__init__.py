@@ -1,1 +1,1 @@
-"""Snapshots in a database: tables, how it is reached, and the store."""
+"""Snapshots in a SQL database: the access with its tables, and the store."""

@@ -1,4 +1,4 @@
-"""A snapshot database: its URL, the driver's settings, transactions with retries, its errors as ours, and its tables.
+"""A snapshot database: its URL, the driver's settings, transactions with retries, the conversion of its errors, and its tables.
 
 References between rows are foreign keys, so that the database itself refuses a snapshot whose content is not stored, whatever other
 clients delete meanwhile.
@@ -56,7 +56,7 @@ from hotspare.stores.memory import clock_us
 _T = TypeVar("_T")
 FORMAT = 1
 PIECE_BYTES = 1 << 20
-"""The most bytes of a page in one statement; any database takes more."""
+"""Limit on the bytes of a piece, which one statement writes; every database accepts more."""
 _HASH = 32
 _MYSQL_FAMILY = "mysql", "mariadb"
 _DRIVERS = MappingProxyType(
@@ -69,7 +69,7 @@ _DRIVERS = MappingProxyType(
         "mssql": "mssql+pyodbc",
     }
 )
-"""Those of Oracle and SQL Server are not tested."""
+"""The SQLAlchemy driver for each scheme. The drivers for Oracle and SQL Server are not tested."""
 CONNECT_S = 5
 _CALL_S = 30
 _CONTENDED = Retry(tries_max=12, pause_s=0.02, pause_max_s=1.0, pauses=Pauses.RANDOM)
@@ -81,7 +81,7 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "mariadb": {"connect_timeout": CONNECT_S, "read_timeout": _CALL_S, "write_timeout": _CALL_S, "charset": "utf8mb4"},
     }
 )
-"""Timeouts: a server that does not answer is an error, not an endless wait."""
+"""The connection arguments of each driver: timeouts, so that a server that does not answer causes an error."""
 _CONTENTION = ("database is locked", "deadlock", "could not serialize", "lock wait timeout", "try restarting transaction")
 _CONTENTION_CODES = (1020, 1205, 1213)
 """MariaDB's codes: a record has changed; a lock wait timed out; a deadlock."""
@@ -121,8 +121,8 @@ class Database:
         self._is_closed = False
 
     def transaction(self, work: Callable[[Connection], _T]) -> _T:
-        """Runs `work` in one transaction: all of it or nothing. Retries if another transaction conflicts. StoreError if the
-        database cannot be reached or refuses; IntegrityError is raised unchanged."""
+        """Runs `work` in one transaction and returns its result. Retries if another transaction conflicts, so `work` may run
+        several times. Raises StoreError if the database cannot be reached or refuses; raises IntegrityError unchanged."""
 
         def attempt() -> _T:
             with self._engine.begin() as connection:
@@ -143,7 +143,8 @@ class Database:
         return self.transaction(lambda connection: connection.execute(query).all())
 
     def execute_change(self, statement: Executable) -> int:
-        """Returns the number of changed rows; databases differ in whether a row that had the value already counts."""
+        """Executes a statement that changes rows; returns their number. Databases differ in whether a row that already had the
+        value counts."""
         return self.transaction(lambda connection: connection.execute(statement).rowcount)
 
     @property
@@ -161,14 +162,14 @@ class Database:
         return self.transaction(lambda connection: bool(inspect(connection).has_table(snapshots.name)))
 
     def close(self) -> None:
-        """Closes idle connections. A thread in a transaction, or starting one later, closes its connection itself."""
+        """Closes idle connections. The connection of a transaction that is running, or starts later, is closed at its end."""
         self._is_closed = True
         self._engine.pool.dispose()  # the engine's own dispose() would orphan connections in use
 
 
 def _checked(url: str) -> URL:
-    """Returns the URL with its driver, and with the password that its query names (`password_alone`). UsageError if it is
-    invalid."""
+    """Returns the URL with its driver, and with the password that an option of the URL names (`password_alone`). Raises UsageError
+    if the URL is invalid."""
     try:
         parts = make_url(url)
     except (SQLAlchemyError, ValueError):
@@ -181,8 +182,9 @@ def _checked(url: str) -> URL:
 
 
 def _prepare_sqlite(engine: Engine, access: Access) -> None:
-    """Enables foreign keys and durable writes, and takes the write lock when a transaction begins: two that took it later would
-    deadlock. With Access.LOOK it takes no lock and does not change the journal mode of the file."""
+    """Sets up connections: foreign keys, durable writes, and the write lock at the beginning of every transaction, because
+    transactions that acquire it later may deadlock. With Access.LOOK, transactions begin without the lock, and the journal mode is
+    unchanged."""
     is_looking = access is Access.LOOK
 
     def connected(connection: Any, _record: object) -> None:
@@ -205,7 +207,7 @@ def _is_contention(error: Exception) -> bool:
 
 
 def _as_store_error(error: SQLAlchemyError) -> StoreError:
-    """Returns the error without the statement, whose parameters are contents."""
+    """Returns the error without the SQL statement, whose parameters are contents of pages."""
     cause = getattr(error, "orig", None) or error
     return request_failed("the database of snapshots", " ".join(str(cause).split()))
 

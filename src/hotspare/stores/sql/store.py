@@ -1,9 +1,9 @@
 """Snapshots in a SQL database: PostgreSQL, MariaDB, MySQL or SQLite.
 
 Contents are written first, a few at a time, each in a transaction of its own; then one transaction writes the snapshot with all its
-pages. A concurrent collector deletes contents that no snapshot names and on which no living writer relies. If one is gone all the
-same, say because its writer was frozen for long, the foreign keys refuse the snapshot, and missing contents are written again. So a
-frozen writer, however long, does no harm, and no process ever waits for it.
+pages. A concurrent collector deletes contents that no snapshot names and on which no living writer relies. If one is missing all
+the same, for instance because its writer was frozen, the foreign keys refuse the snapshot, and missing contents are written again.
+So a frozen writer does no harm, and no process ever waits for it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from hotspare.stores.writing import HEADER, Given, checked_contents, in_batches,
 
 _NAMES_AT_ONCE = 200
 _PUBLISH_TRIES_MAX = 5
-"""A failed try means that contents were collected, or the name was written just now; the next one writes missing contents again."""
+"""Limit on the attempts to write a snapshot's row. An attempt fails if contents were collected, or another process wrote the name
+concurrently; then missing contents are written again."""
 
 
 class SqlStore:
@@ -98,7 +99,7 @@ class SqlStore:
         return StoredSnapshot(found[snapshot.header], {row.page: found[row.hash] for row in rows})
 
     def _large(self, group: str, name: str, snapshot: Any) -> StoredSnapshot:
-        """Returns the snapshot with only its header read now."""
+        """Returns a snapshot whose pages are read on access; only its header is read now."""
         reader = _Reader(self, uuid.uuid4().hex)
         with contextlib.suppress(IntegrityError):  # a content is being deleted: `rows` is empty then
             self._database.transaction(partial(_hold, snapshot=snapshot.id, reader=reader.name))
@@ -117,7 +118,7 @@ class SqlStore:
         return StoredSnapshot(header, pages)
 
     def _contents_of(self, group: str, name: str, hashes: set[str]) -> dict[str, bytes]:
-        """Returns contents of that snapshot: all, or the error that `get` raises."""
+        """Returns the contents of all `hashes`. Raises the errors of `get` if one of them is missing or damaged."""
         try:
             return self._contents(hashes)
         except ValueError as error:
@@ -163,7 +164,7 @@ class SqlStore:
         return next(iter(self._database.fetch_rows(select(db.snapshots).where(_is(group, name)))), None)
 
     def _stored(self, group: str, name: str) -> Any:
-        """Returns its row; StoreError if there is none."""
+        """Returns the row of the snapshot. Raises StoreError if there is none."""
         found = self._find(group, name)
         if found is None:
             raise limits.snapshot_missing(group, name)
@@ -187,9 +188,9 @@ class SqlStore:
         self._collect()
 
     def _collect(self) -> None:
-        """Deletes contents that no snapshot names and on which no living writer relies, a few at a time. A server that gets all at
-        once may not finish before the timeout, and would start over each time. If a process began to rely on one just now, the
-        database refuses; the next collector deletes the rest."""
+        """Deletes contents that no snapshot, reader or living writer references, in batches: one statement for all could exceed the
+        timeout every time. If a process begins to rely on a content concurrently, the database refuses to delete it, and the next
+        collector deletes the rest."""
         with contextlib.suppress(IntegrityError, StoreError):
             self._database.transaction(partial(_delete_expired, settings=self._settings))
             unnamed = self._database.fetch_rows(select(db.contents.c.hash).where(~_is_referenced()))
@@ -199,7 +200,7 @@ class SqlStore:
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A `Hold` of the contents that one reader needs."""
+    """A `Hold` (`stores.lazy_pages`) of the contents that one reader needs."""
 
     store: SqlStore
     name: str
@@ -212,7 +213,7 @@ class _Reader:
 
 
 class _Writing:
-    """The write of a snapshot, from first content to row."""
+    """A context manager for the write of a snapshot, during which the contents that it relies on are not collected."""
 
     def __init__(self, database: db.Database) -> None:
         self._database, self._name = database, uuid.uuid4().hex
@@ -230,7 +231,7 @@ class _Writing:
         return write_new(given, self._hold_stored, self._write)
 
     def _hold_stored(self, hashes: set[str]) -> set[str]:
-        """Returns those that are stored, and keeps them while this writer lives."""
+        """Returns the hashes whose contents are stored, and protects these contents while this writer lives."""
 
         def hold_stored(connection: Connection) -> set[str]:
             wanted = and_(db.contents.c.hash.in_(sorted(hashes)), db.contents.c.is_whole)
@@ -257,7 +258,7 @@ def _info(row: Any) -> SnapshotInfo:
 
 
 def _write(connection: Connection, name: str, content: bytes, writer: str) -> None:
-    """Writes a content, in place of a damaged one if there is one."""
+    """Writes a content under the hash `name`; replaces a damaged one."""
     connection.execute(delete(db.pieces).where(db.pieces.c.hash == name))
     changed = update(db.contents).where(db.contents.c.hash == name).values(is_whole=True, writer=writer)
     if not connection.execute(changed).rowcount:
@@ -284,7 +285,8 @@ def _hold(connection: Connection, snapshot: int, reader: str) -> None:
 
 
 def _publish(connection: Connection, group: str, info: SnapshotInfo, blobs: dict[str, Blob]) -> SnapshotInfo:
-    """Writes the row of the snapshot and those of its pages. IntegrityError if a content is missing."""
+    """Writes the rows of the snapshot and of its pages, and returns its description; if the same snapshot exists, only returns
+    that. Raises IntegrityError if a content is missing, StoreError if a different snapshot of that name is confirmed."""
     header, pages = blobs[HEADER].hash, {page: blob.hash for page, blob in blobs.items() if page != HEADER}
     there = connection.execute(select(db.snapshots).where(_is(group, info.name)).with_for_update()).first()
     if there is not None:
@@ -311,7 +313,7 @@ def _delete_expired(connection: Connection, settings: StoreSettings) -> None:
 
 
 def _is_referenced() -> Any:
-    """Whether any snapshot, reader or writer references a content."""
+    """Returns the SQL condition that a snapshot, a reader or a writer references a row of `contents`."""
     return or_(
         exists().where(db.pages.c.hash == db.contents.c.hash),
         exists().where(db.snapshots.c.header == db.contents.c.hash),

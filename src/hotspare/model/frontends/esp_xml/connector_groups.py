@@ -15,7 +15,7 @@ TARGETS = {target.value: target for target in ConnectorTarget}
 
 
 def connector_groups(tree: Tree, project: Any, switched_off: Collection[str]) -> tuple[ConnectorGroup, ...]:
-    """Returns the groups of a `<project>`, in the order of the text, without connectors that are `switched_off`."""
+    """Returns the groups of a `<project>`, in the order of the text. `switched_off`: paths of the connectors to omit."""
     wrapper = tree.only_child(project, "project-connectors")
     if wrapper is None:
         return ()
@@ -41,7 +41,8 @@ def _group(tree: Tree, element: Any, switched_off: Collection[str]) -> Connector
 
 
 def _after(tree: Tree, wrapper: Any, names: Sequence[str]) -> dict[str, list[str]]:
-    """Returns, by name of a group, the groups from which its edges lead. Both ends may name several, separated by blanks."""
+    """Returns, by name of a group, the groups after which it starts. Both ends of an edge may name several groups, separated by
+    blanks. Adds a mistake for an unknown target."""
     after: dict[str, list[str]] = {}
     for edges in tree.children(wrapper, "edges"):
         tree.check(edges)
@@ -61,7 +62,8 @@ def _after(tree: Tree, wrapper: Any, names: Sequence[str]) -> dict[str, list[str
 
 
 def written_groups(groups: Sequence[ConnectorGroup]) -> tuple[XmlElement, ...]:
-    """Returns the element that is read back as these groups; nothing without groups."""
+    """Returns the element `<project-connectors>` that `connector_groups` reads back as these groups; none if there are no
+    groups."""
     if not groups:
         return ()
     listed = tuple(

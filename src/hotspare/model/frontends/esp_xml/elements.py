@@ -2,7 +2,7 @@
 
 Window types add their own (`projects.esp_xml` combines all of them).
 
-Each thing without effect causes a warning with the reason. An element or attribute in no table is a mistake that names it: a
+An element or attribute without effect causes a warning with the reason; one that is in no table is a mistake that names it. So a
 project never loses a part of its meaning silently (SPEC A2, A17).
 """
 
@@ -42,9 +42,10 @@ FALSE = frozenset({"", "false", "0"})
 class ElementShape:
     """The attributes and children that an element may have.
 
-    `idle` attributes have no effect, for the given reason. `neutral` ones, idle or not, may have these values without a warning.
-    `labels`, and children that only describe or lay out, mean nothing to a machine. `idle_children` have no effect and `refused`
-    ones cannot be supported, each for the given reason.
+    `read`: attributes with a meaning. `idle`: attributes without effect, each with the reason. `neutral`: attributes, idle or not,
+    that may have the listed values without a warning. `labels` and `label_children`: attributes and children that only describe or
+    lay out, and are ignored. `idle_children`: children without effect; `refused`: children that cannot be supported; each with the
+    reason.
     """
 
     read: frozenset[str]
@@ -98,7 +99,8 @@ OF_A_LIBRARY = "it calls a function of a shared library; write what it does as a
 def window_shape(
     read: str = "", children: str = "", refused: Mapping[str, str] | None = None, idle: Mapping[str, str] | None = None
 ) -> ElementShape:
-    """Returns the element of a window type that reads these attributes and children in addition to those that all have."""
+    """Returns the shape of a window type's element: the attributes and children of every window, and the given ones, whose names
+    are separated by blanks."""
     return shape(
         f"name index {PUBSUB} {_EMISSION} {PUBLISH} {QUALITY} {BEATS} {RESIDENT} {read}",
         f"description schema schema-string connectors splitter-expr {children}",
@@ -126,20 +128,20 @@ CLOSED_WINDOWS: dict[str, str] = {
         "it reads texts with models of the vendor that are not published",
     ),
 }
-"""The types of windows that depend on something only their vendor has, with the reason."""
+"""The types of windows that need algorithms or models that only their vendor has, each with the reason."""
 REFUSED_WINDOWS: dict[str, str] = {
     **CLOSED_WINDOWS,
     "procedural": "it runs code that is compiled for another server; write a Python or Lua window",
     "notification": "it sends mail and messages, which cannot be withdrawn or sent exactly once; subscribe to its input instead",
 }
-"""The types of windows that cannot be supported here, with the reason."""
+"""The types of windows that hotspare does not support, each with the reason."""
 CLOSED_ELEMENTS: frozenset[str] = frozenset({"analytic-store-files"})
 """The refused elements whose content only the software of their vendor reads."""
 
 TEXTS: frozenset[str] = frozenset(
     {"property", "meta", "description", "schema-string", "retention", "initializer", "udf", "expression"}
 )
-"""The elements whose text is read. In all others it has no effect."""
+"""The elements whose text is read; text in any other element has no effect."""
 
 COMMON: dict[str, ElementShape] = {
     "engine": shape(

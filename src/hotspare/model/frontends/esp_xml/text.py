@@ -1,6 +1,6 @@
 """Writes a project as ESP XML, which loads back as an equal project (law 5).
 
-Settings that ESP XML lacks are attributes of our own namespace, written only if needed.
+Settings that ESP XML lacks are attributes of hotspare's namespace, written only if they differ from the default.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from hotspare.model.window_type import type_of
 
 
 def dump(project: Project) -> str:
-    """Returns the XML text of a valid project; places and the layout of the first text are not kept."""
+    """Returns the XML text of a valid project. Places, comments and layout of the text that was loaded are lost."""
     root = etree.Element("project", name=project.name, nsmap={"hs": EXTENSION})
     root.set("heartbeat-interval", format_seconds(project.heartbeat_interval_us))
     if project.retention_tracking is RetentionTracking.ON:

@@ -1,4 +1,4 @@
-"""Reads ESP XML elements: places, texts with properties replaced, and mistakes for what is unknown."""
+"""Reads ESP XML elements: places, texts with properties replaced, and mistakes for unknown elements and attributes."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _TRUTH = {"true": "true", "1": "true", "false": "", "0": "", "": ""}
 
 @dataclass(frozen=True)
 class Shapes:
-    """The known elements by their tags. `texts`: those whose text is read; in all others it has no effect.
+    """The shapes of the known elements, by tag. `texts`: the elements whose text is read.
 
-    `windows`: for each window element, those with a meaning in it alone, including itself; a name `PARENT/TAG` applies only in that
-    parent.
+    `common`: the elements that every project may have. `windows`: by tag of a window element, the shapes that apply only inside
+    this element, and its own; a key `PARENT/TAG` applies only to children of PARENT.
     """
 
     common: Mapping[str, ElementShape]
@@ -31,7 +31,8 @@ class Shapes:
     texts: frozenset[str]
 
     def shape_of(self, element: Any) -> ElementShape:
-        """Returns the shape of an element that its parent's shape lists."""
+        """Returns the shape of an element; those of the enclosing window have precedence. Raises KeyError for an unknown element,
+        so the caller first checks that the parent's shape lists the tag."""
         around = (each.tag for each in (element, *element.iterancestors()) if each.tag in self.windows)
         own: Mapping[str, ElementShape] = self.windows.get(next(around, ""), {})
         parent = element.getparent()
@@ -50,7 +51,7 @@ class Tree:
         self._idle: dict[tuple[str, str], dict[str, Place]] = {}
 
     def warn_of_idle(self) -> None:
-        """Warns about the attributes without effect that `check` found, each once, with its first place."""
+        """Adds a warning for each attribute without effect that `check` found, with all its tags, at its first place."""
         for (name, reason), places in self._idle.items():
             tags = ", ".join(f"<{tag}>" for tag in places)
             kind = MistakeKind(WITHOUT_EFFECT, (f"attribute {name}",))
@@ -62,7 +63,7 @@ class Tree:
         return Place(self.file, element.sourceline or 0)
 
     def check(self, element: Any) -> None:
-        """Adds mistakes and warnings for attributes, text and children without a meaning here."""
+        """Adds mistakes and warnings for attributes, text and children that have no meaning in this element."""
         self.check_own(element)
         shape = self._shapes.shape_of(element)
         for child in elements(element):
@@ -83,7 +84,7 @@ class Tree:
                 )
 
     def check_own(self, element: Any) -> None:
-        """Checks attributes and text without the children."""
+        """Checks attributes and text as `check` does, but not the children."""
         shape = self._shapes.shape_of(element)
         for name, value in element.attrib.items():
             if name in shape.read or name in shape.labels or value.strip().lower() in shape.neutral.get(name, ()):
@@ -103,7 +104,7 @@ class Tree:
         return [child for child in elements(element) if child.tag == tag]
 
     def only_child(self, element: Any, tag: str) -> Any:
-        """Returns the child `tag`, checked; None if there is none. A second one is a mistake."""
+        """Returns the child with this tag, after checking it; None if there is none. A second one adds a mistake."""
         found = self.children(element, tag)
         if not found:
             return None
@@ -117,7 +118,7 @@ class Tree:
         return self.substitution.replace_references(element.get(name) or "", self.place(element)).strip()
 
     def true_attribute(self, element: Any, name: str) -> str:
-        """Returns `"true"` or ""."""
+        """Returns `"true"` for `true` and `1`, else "". Adds a mistake for other texts than true, false, 1, 0 and ""."""
         return parse_option(self.attribute(element, name).lower(), _TRUTH, f"{name}:", self.place(element), self.found) or ""
 
     def raw_text(self, element: Any) -> str:

@@ -14,7 +14,8 @@ DIALECTS = {d.value: d for d in Dialect} | {"": Dialect.ESP}
 
 
 class EspValues:
-    """The reader of values. Every method returns what it could read and adds mistakes to `found`."""
+    """Reads the values of one window's element. Each method returns the values that it could read, and adds a mistake to `found`
+    for each invalid one."""
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -46,7 +47,7 @@ class EspValues:
         return with_eviction(retention, tree.attribute(element, EVICT), Eviction.AFTER, self.found)
 
     def names(self, element: Any, attribute: str) -> tuple[str, ...]:
-        """Returns the names that an attribute lists, separated by commas; none if it is absent."""
+        """Returns the names that an attribute lists, separated by commas; empty if the attribute is absent."""
         return tuple(part.strip() for part in self.tree.attribute(element, attribute).split(",") if part.strip())
 
     def truth(self, element: Any, name: str) -> str:

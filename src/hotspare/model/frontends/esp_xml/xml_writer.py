@@ -25,13 +25,13 @@ def properties(pairs: Iterable[tuple[str, str]]) -> XmlElement:
 
 
 def expression(tag: str, written: Expression, **attributes: str) -> XmlElement:
-    """Returns the element `tag`; it names its dialect unless that is ESP."""
+    """Returns an element `tag` with the expression as its text; an attribute names the dialect unless it is ESP."""
     dialect = {} if written.dialect is Dialect.ESP else {DIALECT: written.dialect.value}
     return XmlElement(tag, written.text, attributes | dialect)
 
 
 def retention(written: Retention | None) -> tuple[XmlElement, ...]:
-    """Returns the element `<retention>`; nothing without one."""
+    """Returns the element `<retention>`; empty if `written` is None."""
     if written is None:
         return ()
     limit = str(written.limit) if written.kind.is_by_count else format_duration(written.limit)
@@ -48,7 +48,7 @@ def retention(written: Retention | None) -> tuple[XmlElement, ...]:
 
 
 def initialization(written: Initialization) -> tuple[XmlElement, ...]:
-    """Returns the element `<expr-initialize>`; nothing without one."""
+    """Returns the element `<expr-initialize>`; empty if there is neither code nor a function."""
     children: tuple[XmlElement, ...] = ()
     if written.code is not None:
         children += (expression("initializer", written.code),)

@@ -34,7 +34,7 @@ from hotspare.model.window_type import type_of
 
 
 def dump(project: Project) -> str:
-    """Returns the YAML text of a valid project; places and the layout of the first text are not kept."""
+    """Returns the YAML text of a valid project. Places, comments and layout of the text that was loaded are lost."""
     dialect = _commonest_dialect(project)
     document: Written = {"project": project.name}
     if project.description:
@@ -63,7 +63,7 @@ _SafeDumper: Any = yaml.SafeDumper
 
 
 class _Dumper(_SafeDumper):  # type: ignore[misc]
-    """Never writes anchors: equal texts may be the same object here."""
+    """A YAML dumper that never writes anchors, which PyYAML uses if the same object occurs twice."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

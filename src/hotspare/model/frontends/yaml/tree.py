@@ -51,8 +51,8 @@ class _Refused(Exception):
 
 
 def parse_tree(text: str, file: str, found: Mistakes) -> Node | None:
-    """Returns the root of the one document; None after a mistake that stops reading. A repeated key is a mistake; the first one
-    counts.
+    """Returns the root of the only document; None if the text is empty, or after a mistake that stops reading. A repeated key is a
+    mistake; the first value is used.
     """
     try:
         return _build_tree(yaml.parse(text, Loader=_Loader), file, found)
@@ -72,7 +72,8 @@ def parse_tree(text: str, file: str, found: Mistakes) -> Node | None:
 
 
 def _build_tree(events: Iterator[Any], file: str, found: Mistakes) -> Node | None:
-    """Builds the tree from the parser's events without recursion."""
+    """Builds the tree from the parser's events without recursion. Raises _Refused for a second document and for too deep
+    nesting."""
     open_nodes: list[ListNode | MappingNode] = []
     keys: list[TextNode | None] = []  # per open node: the key whose value is next
     root: Node | None = None
@@ -113,7 +114,8 @@ def _node_of(event: Any, place: Place) -> Node | None:
 
 
 def _attach_node(parent: ListNode | MappingNode, key: TextNode | None, node: Node, found: Mistakes) -> TextNode | None:
-    """Puts `node` into `parent`; returns the key that now waits for its value."""
+    """Adds `node` to `parent`. Returns the key whose value is next: `node` itself if it is a key, else None. Raises _Refused for a
+    key that is not a text."""
     if isinstance(parent, ListNode):
         parent.items.append(node)
         return None

@@ -28,11 +28,11 @@ V = TypeVar("V")
 
 @dataclass
 class YamlValues:
-    """The reader of values. Every method returns what it could read and adds mistakes to `found`.
+    """Reads the values of one window. Each method returns the values that it could read, and adds a mistake for each invalid one.
 
-    `dialect`: that of expressions that name none. `streams` and `alerting` are names of windows of the query being read. Downstream
-    of those in `streams` are windows of which none keeps or relates rows; downstream of those in `alerting`, at any distance, one
-    has `emit: new`.
+    `dialect`: the language of expressions that name none. `streams` and `alerting`: names of windows of the query that is read. No
+    window downstream of one in `streams` keeps or relates rows. At least one window downstream of one in `alerting`, at any
+    distance, has `emit: new`.
     """
 
     found: Mistakes
@@ -45,7 +45,8 @@ class YamlValues:
         return parse_schema(self.text(node, "schema"), node.values["schema"].place, self.found, TYPE_ALIASES)
 
     def retention(self, node: MappingNode, window: str) -> Retention | None:
-        """Returns the retention of the window `window`, whose position in the query gives the default order of evictions."""
+        """Returns the retention of the window `window`; None without one, or after a mistake. Evictions default to BEFORE if
+        `alerting` contains the window, else to AFTER."""
         if "retention" not in node.values:
             return None
         entries = self.entries(node, "retention")
@@ -96,11 +97,12 @@ class YamlValues:
         return Initialization(code, tuple(functions))
 
     def _code(self, node: Node, what: str) -> Expression:
-        """Returns code, which is in the SAS language, whatever the dialect of expressions."""
+        """Returns the code of `node` as an expression in the SAS language, even if expressions of the project are in another
+        one."""
         return replace(self, dialect=Dialect.ESP).expression(node, what)
 
     def entries(self, node: MappingNode, key: str) -> MappingNode:
-        """Returns the mapping under a key that exists."""
+        """Returns the mapping under `key`, which must exist. A blank value is an empty mapping; any other value adds a mistake."""
         value = node.values[key]
         if isinstance(value, MappingNode):
             return value
@@ -109,7 +111,7 @@ class YamlValues:
         return MappingNode(value.place)
 
     def text(self, node: MappingNode, key: str) -> str:
-        """Returns the text under a key, "" if it does not exist."""
+        """Returns the text under a key with properties replaced (except in `description`); "" if the key is absent."""
         value = node.values.get(key)
         if value is None:
             return ""
@@ -129,7 +131,7 @@ class YamlValues:
         return []
 
     def names(self, node: MappingNode, key: str) -> tuple[str, ...]:
-        """Returns the names listed under a key; none if it does not exist."""
+        """Returns the names listed under a key; empty if the key is absent."""
         return tuple(
             self.substitution.replace_references(each.value, each.place) for each in self.text_list(node.values.get(key), key)
         )

@@ -12,7 +12,7 @@ Written = dict[str, Any]
 
 
 def index_name(index: IndexType) -> str:
-    """Returns the name of an index type as YAML has it."""
+    """Returns the name of an index type in YAML, such as `hash` for `pi_HASH`."""
     return index.value.removeprefix("pi_").lower()
 
 
@@ -27,7 +27,7 @@ class YamlWriter:
         return expression.text if expression.dialect is self.dialect else {expression.dialect.value: expression.text}
 
     def retention(self, retention: Retention | None) -> Written:
-        """Returns the entry `retention`; empty without one."""
+        """Returns the entry `retention`; empty if `retention` is None."""
         if retention is None:
             return {}
         limit = retention.limit if retention.kind.is_by_count else format_duration(retention.limit)
@@ -43,7 +43,7 @@ class YamlWriter:
         return {"retention": written}
 
     def initialization(self, initialization: Initialization) -> Written:
-        """Returns the entry `initialize`; empty without one."""
+        """Returns the entry `initialize`; empty if there is neither code nor a function."""
         code = YamlWriter(Dialect.ESP).expression
         written: Written = {}
         if initialization.code is not None:
