@@ -23,6 +23,6 @@ __all__ = ["OnBadEvents", "RunUntil", "apply", "publish", "register", "replay", 
 
 
 def register(spark: SparkSession) -> None:
-    """Registers the format "hotspare" with a session, for `spark.read` and `spark.readStream`."""
+    """Registers the format "hotspare" with a session, for its `read` and `readStream`."""
     run_this_python(spark)
     spark.dataSource.register(OutputTable)
