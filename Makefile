@@ -22,7 +22,7 @@ help: ## list the targets
 setup: ## virtual environment, dependencies, a Java runtime if none is found, pinned jars, all kernels: .venv/bin/hotspare
 	@$(MAKE) --no-print-directory --jobs 2 $(STAMPS)/jars $(STAMPS)/kernels
 
-demo-setup: ## what `make demo` needs: setup without the rest of the kernels and the archive of Spark's classes, which follow on use
+demo-setup: ## what `make demo` needs: setup without the other kernels, the pinned jars and the archive of Spark's classes
 	@$(MAKE) --no-print-directory --jobs 2 $(STAMPS)/jre $(STAMPS)/demo-kernels
 
 setup-test: setup $(STAMPS)/test $(STAMPS)/servers ## setup, and what the checks need

@@ -1,4 +1,5 @@
-"""The process that holds a file's lock: for the message of a long wait, and to end a stopped process that holds a lock.
+"""Locks of files: a block that holds one, and the process that holds one, for the message of a long wait and to end a stopped
+process that holds a lock.
 
 Linux lists locks in /proc/locks. Reading that list neither locks nor opens the locked file, because a process that closes a
 file loses all its locks on it. On other systems, and for processes of other machines or containers, nothing is known.
@@ -6,6 +7,8 @@ file loses all its locks on it. On other systems, and for processes of other mac
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +18,15 @@ from hotspare.base.processes import end_process, is_process_stopped, process_com
 
 _LOCKS = Path("/proc/locks")
 _FIELDS_MIN = 8
+
+
+@contextlib.contextmanager
+def exclusive_lock(path: Path) -> Iterator[None]:
+    """Holds the lock of the file within the block, and creates the file. Waits while another process holds the lock. Raises OSError
+    if the file cannot be opened for writing."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,15 @@ with each kernel. Processes that need the same code wait for the one that compil
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import subprocess
 import sys
 import traceback
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hotspare.base.file_locks import exclusive_lock
 from hotspare.flow.warm import run_examples, types_of
 from hotspare.model.resolved import Resolved
 from hotspare.projects.load import load_project
@@ -50,9 +49,10 @@ def compile_apart(types: Sequence[str], report: Callable[[str], None]) -> None:
     A type whose examples fail to run stays incomplete: the process that needs it reports why.
     """
     folder = cache_folder()
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / "compiling.lock"):
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # code in a folder that cannot be written is of no use to others: they need not wait
+            folder.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(exclusive_lock(folder / "compiling.lock"))
         import_all()
         missing = sorted(incomplete(types), key=lambda name: name == _LONGEST)
         children: dict[int, str] = {}
@@ -77,19 +77,6 @@ def _compiling_child(type_name: str) -> int:
     except BaseException:
         traceback.print_exc()
         os._exit(1)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds an exclusive lock within the block, unless the folder cannot be written."""
-    try:
-        handle = path.open("w")
-    except OSError:
-        yield
-        return
-    with handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -110,11 +110,8 @@ def _is_named_tuple(value: object) -> bool:
 
 def index_name(function: FunctionType, key: str) -> str:
     """Returns the name of the file that lists the machine code of one kernel."""
-    return f"{_base_name(function)}-{key}.py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}.nbi"
-
-
-def _base_name(function: FunctionType) -> str:
-    return f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}"
+    python = f"py{sys.version_info[0]}{sys.version_info[1]}{getattr(sys, 'abiflags', '')}"
+    return f"{Path(function.__code__.co_filename).stem}.{function.__qualname__}-{key}.{python}.nbi"
 
 
 def dispatcher(function: FunctionType, key: str, options: Mapping[str, object]) -> Any:
@@ -154,7 +151,7 @@ def _cache_class() -> Any:
                 def __init__(self, py_func: FunctionType) -> None:
                     self._lineno = py_func.__code__.co_firstlineno
                     self._locator = Locator(folder, key, py_func.__code__.co_filename)
-                    self._filename_base = self.get_filename_base(_base_name(py_func), getattr(sys, "abiflags", ""))
+                    self._filename_base = name.removesuffix(".nbi")
 
             self._impl_class = Impl
             super().__init__(function)

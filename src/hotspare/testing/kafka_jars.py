@@ -6,7 +6,6 @@ cache and prints its folder.
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import os
 import shutil
@@ -15,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from hotspare.base.errors import RunnerError
+from hotspare.base.file_locks import exclusive_lock
 from hotspare.runners.spark.jars import Jar, cache_folder, cached
 
 _LOCK = Path(__file__).with_name("kafka_jars.lock")
@@ -33,8 +33,7 @@ def class_path(folder: Path | None = None) -> str:
     if a jar cannot be fetched or its checksum is not the pinned one."""
     folder = folder or cache_folder() / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "fetch.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive_lock(folder / "fetch.lock"):
         missing = [jar for jar in pinned_jars() if cached(jar, folder) is None]
         if missing:
             _fetch(missing, folder)

@@ -6,7 +6,6 @@ reads Kafka needs the Kafka jars; the other jar is for speed.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import shutil
 import tempfile
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotspare.base.errors import HotspareError, RunnerError
+from hotspare.base.file_locks import exclusive_lock
 from hotspare.base.places import user_folder
 
 
@@ -82,7 +82,7 @@ def ensure(jar: Jar, folder: Path | None = None, fetch: Fetch | None = None) -> 
     """
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / f"{jar.file_name}.lock"):
+    with exclusive_lock(folder / f"{jar.file_name}.lock"):
         found = cached(jar, folder)
         if found is not None:
             return found
@@ -116,13 +116,6 @@ def _check(jar: Jar, path: Path) -> None:
             detail=f"sha256 of {path} is {digest}, expected {jar.sha256}",
             hint=f"delete {path}, then {HINT}",
         )
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @contextmanager

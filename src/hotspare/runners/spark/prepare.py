@@ -6,7 +6,6 @@ it ends.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 import tempfile
@@ -20,6 +19,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 
 from hotspare.base.errors import HotspareError, RunnerError
+from hotspare.base.file_locks import exclusive_lock
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.runners.contract import BatchLimits, RunnerEnd, RunnerInput, SourceTopic
@@ -70,8 +70,7 @@ def ensure_archive(folder: Path, bare_file_system: Path | None, kafka_source: tu
     the archive cannot be made."""
     folder.mkdir(parents=True, exist_ok=True)
     path = archive_path(folder, bare_file_system, kafka_source)
-    with path.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with exclusive_lock(path.with_suffix(".lock")):
         if not path.is_file():
             with tempfile.TemporaryDirectory(dir=folder) as fresh:
                 written = Path(fresh) / path.name
