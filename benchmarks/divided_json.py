@@ -34,7 +34,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from hotspare.bus.open import open_bus
 from hotspare.demo.site import Site
-from hotspare.runners.spark.jars import cached_kafka_source
+from hotspare.testing.kafka_jars import ensure_kafka_source
 
 SHARDS, CORES = 4, 2
 EVERY = 200
@@ -128,7 +128,7 @@ def plain_arm(bootstrap: str, topic: str, folder: Path) -> None:
     """Measures Spark's own method, default settings; a first run over the same topic warms it."""
     from pyspark.sql import SparkSession
 
-    jars = ",".join(map(str, cached_kafka_source()))
+    jars = ",".join(map(str, ensure_kafka_source()))
     builder = SparkSession.builder.master(f"local[{CORES}]").config("spark.jars", jars).config("spark.driver.memory", "2g")
     spark = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")

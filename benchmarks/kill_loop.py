@@ -24,10 +24,8 @@ from pathlib import Path
 
 from benchmarks._site import opened
 
-from hotspare.base.choices import KafkaReaderKind
 from hotspare.demo.faults import Fault, quantile
 from hotspare.demo.scenario import Demo, DemoOptions, DemoReport, EndOfInput
-from hotspare.testing.cluster import settings_options
 
 _PARTS = ("detection_ms", "election_ms", "fencing_ms", "reading_ms", "first_output_ms")
 _SECONDS_PER_FAULT_MAX = 120.0
@@ -87,7 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--freezes", type=int, default=5)
     parser.add_argument("--spares", type=int, default=1)
     parser.add_argument("--pause", type=float, nargs=2, default=(0.0, 2.0), metavar=("MIN", "MAX"), help="seconds before a fault")
-    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReaderKind], default=KafkaReaderKind.SPAN.value)
     parser.add_argument("--rate", type=float, default=500.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true")
@@ -107,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             faults=tuple(faults),
             spares=options.spares,
             pause_s=lambda number: rng.uniform(shortest_s, longest_s),
-            engine_options=("--log-format", "json", *settings_options(folder, {"kafka-reader": options.kafka_reader})),
+            engine_options=("--log-format", "json"),
             end=EndOfInput.AFTER_FAULTS,
         )
         run = Demo(demo, lambda sentence: print(sentence, flush=True))

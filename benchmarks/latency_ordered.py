@@ -29,7 +29,7 @@ from hotspare.formats import arrow_block
 from hotspare.projects.load import load_text
 from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import NextInput
-from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
+from hotspare.runners.contract import EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 
 PROJECT = f"""
 project: latency
@@ -69,8 +69,7 @@ class Engine:
         self._producer = self._bus.producer("bench", [OUT]) if self._publishes else None
         if self._producer is not None:
             self._producer.fence(1)
-        reader = KafkaReaderKind(options.kafka_reader)
-        self._source = RunnerInput(url, (SourceTopic(TOPIC),), head, HeadPlace(options.head), kafka_reader=reader)
+        self._source = RunnerInput(url, (SourceTopic(TOPIC),), head, HeadPlace(options.head))
         self._times = (options.warm, options.seconds)
         self._latencies: Latencies | None = None
         self._over = threading.Event()
@@ -135,7 +134,7 @@ def measure(engines: list[str], place: HeadPlace, options: argparse.Namespace) -
         processes = []
         for name in [*engines, READER]:
             command = [sys.executable, "-m", "benchmarks.latency_ordered", "--engine", name, "--url", url, "--head", place.value]
-            command += ["--warm", str(options.warm), "--seconds", str(options.seconds), "--kafka-reader", options.kafka_reader]
+            command += ["--warm", str(options.warm), "--seconds", str(options.seconds)]
             processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         for process in processes:
             assert process.stdout is not None
@@ -159,7 +158,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--head", choices=[p.value for p in HeadPlace])
     parser.add_argument("--bus", choices=["sqlite", "kafka"], default="sqlite")
-    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReaderKind], default=KafkaReaderKind.SPAN.value)
     parser.add_argument("--engine", help=argparse.SUPPRESS)
     parser.add_argument("--url", help=argparse.SUPPRESS)
     options = parser.parse_args()

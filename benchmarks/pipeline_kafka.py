@@ -30,9 +30,9 @@ from hotspare.flow.plan import Plan, compile_plan
 from hotspare.formats import arrow_block
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat, NextInput
-from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
+from hotspare.runners.contract import EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.reading import MessageRun, raw_batch
-from hotspare.runners.spark.jars import cached_kafka_source
+from hotspare.testing.kafka_jars import ensure_kafka_source
 from hotspare.testing.kafka_server import KafkaServers
 
 JSON, BLOCKS, OUT = "events-json", "events-blocks", "out"
@@ -98,7 +98,7 @@ def _warm(plan: Plan) -> None:
 class Ours:
     """Reads a topic to its end, exactly; `seconds` is from the start of the warm runner to the last commit."""
 
-    def __init__(self, url: str, topic: str, format_: MessageFormat, events: int, reader: KafkaReaderKind) -> None:
+    def __init__(self, url: str, topic: str, format_: MessageFormat, events: int) -> None:
         self._bus = open_bus(url)
         plan = compile_plan(load_text(PROJECT).resolved)
         _warm(plan)
@@ -112,7 +112,7 @@ class Ours:
         topics = (SourceTopic(topic, 1, format_),)
         # decoding a block is cheap, and its rows are larger than the block: better not sent through Spark
         place = HeadPlace.DRIVER if format_ is MessageFormat.ARROW else HeadPlace.WORKERS
-        self._source = RunnerInput(url, topics, Head.from_plan(plan), place, kafka_reader=reader)
+        self._source = RunnerInput(url, topics, Head.from_plan(plan), place)
         self.batches = 0
 
     def seconds(self) -> float:
@@ -148,7 +148,7 @@ def plain_seconds(bootstrap: str, folder: Path) -> float:
     """Measures Spark's own method, default settings: from_json into noop, the whole topic; warmed on a topic of its own."""
     from pyspark.sql import SparkSession
 
-    jars = ",".join(str(path) for path in cached_kafka_source())
+    jars = ",".join(str(path) for path in ensure_kafka_source())
     builder = SparkSession.builder.master("local[2]").config("spark.jars", jars).config("spark.driver.memory", "2g")
     spark = builder.config("spark.sql.warehouse.dir", str(folder / "warehouse")).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -170,18 +170,18 @@ def plain_seconds(bootstrap: str, folder: Path) -> float:
     return seconds
 
 
-def inside(arm: str, bootstrap: str, events: int, folder: Path, reader: KafkaReaderKind) -> None:
+def inside(arm: str, bootstrap: str, events: int, folder: Path) -> None:
     if arm == "plain":
         print(plain_seconds(bootstrap, folder))
         return
     topic, format_ = (JSON, MessageFormat.JSON) if arm == "json" else (BLOCKS, MessageFormat.ARROW)
-    print(Ours(f"kafka://{bootstrap}", topic, format_, events, reader).seconds())
+    print(Ours(f"kafka://{bootstrap}", topic, format_, events).seconds())
 
 
 def measured(arm: str, bootstrap: str, folder: Path, options: argparse.Namespace) -> float:
     """Returns the events per second of one arm, in a process of its own."""
     command = [sys.executable, "-m", "benchmarks.pipeline_kafka", "--inside", arm, "--bootstrap", bootstrap]
-    command += ["--events", str(options.events), "--folder", str(folder), "--kafka-reader", options.kafka_reader]
+    command += ["--events", str(options.events), "--folder", str(folder)]
     done = subprocess.run(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True, check=True)
     return float(options.events) / float(done.stdout.split()[-1])
 
@@ -190,13 +190,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument("--kafka-reader", choices=[r.value for r in KafkaReaderKind], default=KafkaReaderKind.SPAN.value)
     for hidden in ("--inside", "--bootstrap", "--folder"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.inside:
-        reader = KafkaReaderKind(options.kafka_reader)
-        inside(options.inside, options.bootstrap, options.events, Path(options.folder), reader)
+        inside(options.inside, options.bootstrap, options.events, Path(options.folder))
         return
     with tempfile.TemporaryDirectory() as name, KafkaServers.start(Path(name)) as kafka:
         bus = open_bus(kafka.url)

@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.open import open_bus
-from hotspare.runners.spark.jars import ensure_kafka_source
 from hotspare.testing.cluster import wait_until
+from hotspare.testing.kafka_jars import ensure_kafka_source
 from hotspare.testing.kafka_server import KafkaServers
 
 OUT = "out"

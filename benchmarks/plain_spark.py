@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 
 from hotspare.bus.contract import Message, Outgoing, Partition
 from hotspare.bus.open import open_bus
-from hotspare.runners.spark.jars import ensure_kafka_source
+from hotspare.testing.kafka_jars import ensure_kafka_source
 
 OUT = "out"
 MESSAGES_MAX = 20_000

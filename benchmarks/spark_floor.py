@@ -2,7 +2,7 @@
 
 The source gives one constant row per batch without any bus, and foreachBatch only fetches it. An event waits for half a batch on
 average and then for a whole one. So 1.5 of these cycles is the least latency of any reader that takes one micro-batch after
-another, as hotspare does on Kafka. Compare `benchmarks.latency_ordered` of the same minutes. `python -m benchmarks.spark_floor`.
+another. Compare `benchmarks.latency_ordered` of the same minutes. `python -m benchmarks.spark_floor`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
 from pyspark.sql.types import StructType
 
 from hotspare.runners.spark.archive import existing_archive
-from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder, cached_kafka_source
+from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder
 from hotspare.runners.spark.session import Session, SessionOptions
 
 CORES = 2
@@ -63,9 +63,8 @@ def cycles_ms(warm: int, measured: int) -> list[float]:
             enough.set()
 
     jar, _missing = available(BARE_FILE_SYSTEM)
-    kafka = cached_kafka_source()
-    archive = existing_archive(cache_folder(), jar, kafka)
-    session = Session(SessionOptions(CORES, bare_file_system=jar, kafka_source=kafka, archive=archive))
+    archive = existing_archive(cache_folder(), jar)
+    session = Session(SessionOptions(CORES, bare_file_system=jar, archive=archive))
     try:
         session.spark.dataSource.register(ConstantSource)
         stream = session.spark.readStream.format("constant").load().writeStream.foreachBatch(take)

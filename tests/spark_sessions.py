@@ -10,18 +10,17 @@ from typing import Any
 
 from hotspare.base.errors import RunnerError
 from hotspare.runners.spark.archive import existing_archive
-from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder, cached_kafka_source
+from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder
 from hotspare.runners.spark.session import Session, SessionOptions
 
 FEW_PARTITIONS = {"spark.sql.shuffle.partitions": "3"}
 """A shuffle has 200 tasks by default, each of which takes longer than the few rows of a test."""
 
 
-def quick_options(cores: int, kafka: tuple[Path, ...] | None = None) -> SessionOptions:
+def quick_options(cores: int, jars: tuple[Path, ...] = ()) -> SessionOptions:
     """Returns the options of the `ordered` runner: the classes, jars and file system that make a start and a batch quick."""
     jar, _ = available(BARE_FILE_SYSTEM)
-    kafka = cached_kafka_source() if kafka is None else kafka
-    return SessionOptions(cores, jar, kafka, existing_archive(cache_folder(), jar, kafka), conf=FEW_PARTITIONS)
+    return SessionOptions(cores, jar, jars, existing_archive(cache_folder(), jar), conf=FEW_PARTITIONS)
 
 
 class Lent:

@@ -40,7 +40,6 @@ bus-retention-ms: 86400000
 create-time: refuse
 held-bytes-max: 268435456
 messages-max: 20000
-kafka-reader: span
 pipeline-stall-ms: 300000
 on-divergence: stop
 task-lease-ms: 10000

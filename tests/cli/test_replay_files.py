@@ -112,18 +112,17 @@ def test_an_option_of_another_runner_is_refused(folder: Path) -> None:
     (folder / "in.csv").write_text("i,n,1,0,a\n")
     files = ("--in", f"q/source={folder / 'in.csv'}", "--out", f"q/end={folder / 'out.csv'}")
     for options, what in (
-        (("--head", "workers"), "--head with --runner local has no effect"),
+        (("--head", "driver"), "--head with --runner local has no effect"),
         (("--conf", "a=b"), "--conf without --runner partitioned has no effect"),
         (
-            ("--runner", "partitioned", "--doubles", "exact", "--head", "workers"),
+            ("--runner", "partitioned", "--doubles", "exact", "--head", "driver"),
             "--head, --doubles with --runner partitioned has no",
         ),
     ):
         done = hotspare_here("replay", folder / "p.yaml", *files, *options)
         assert (done.returncode, what in done.stderr) == (2, True), done.stderr
-    (folder / "s.yaml").write_text("kafka-reader: source\n")
-    done = hotspare_here("run", folder / "p.yaml", "--bus", "memory://b", "--runner", "local", "--settings", folder / "s.yaml")
-    assert (done.returncode, "kafka-reader with --runner local has no effect" in done.stderr) == (2, True), done.stderr
+    done = hotspare_here("run", folder / "p.yaml", "--bus", "memory://b", "--runner", "local", "--spark-ui", "4040")
+    assert (done.returncode, "--spark-ui with --runner local has no effect" in done.stderr) == (2, True), done.stderr
 
 
 def test_parquet_is_for_the_runner_that_knows_it(folder: Path) -> None:

@@ -112,7 +112,7 @@ def test_an_empty_file_gives_nothing(ask: Callable[..., Asked]) -> None:
     [
         ("lease_ms: 5\nlaese-ms: 5\n", 2, "did you mean 'lease-ms'?"),
         ("skew-max-ms: soon\n", 1, "skew-max-ms: "),
-        ("head: driver\nkafka-reader: sorce\n", 2, "kafka-reader: "),
+        ("head: driver\ncreate-time: sorce\n", 2, "create-time: "),
         ("messages-max: 0\n", 1, "messages-max: "),
         ("snapshots: [10 seconds,\n  sometimes]\n", 1, "cannot be read"),
         ("memory: much\n", 1, "not a size"),

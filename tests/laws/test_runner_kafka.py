@@ -14,7 +14,7 @@ from hotspare.flow.head.head import Head
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.projects.load import load_text
 from hotspare.projects.resolve import resolve
-from hotspare.runners.contract import BatchLimits, HeadPlace, KafkaReaderKind, RunnerInput, SourceTopic
+from hotspare.runners.contract import BatchLimits, HeadPlace, RunnerInput, SourceTopic
 from hotspare.runners.local import LocalRunner, read_recorded
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
@@ -93,27 +93,19 @@ def test_local(plan: Plan, url: str, reference: Collected, last_offsets: dict[tu
     check(collected, reference)
 
 
-@pytest.mark.parametrize(
-    ("place", "reader"),
-    [
-        (HeadPlace.DRIVER, KafkaReaderKind.SOURCE),
-        (HeadPlace.WORKERS, KafkaReaderKind.SOURCE),
-        (HeadPlace.WORKERS, KafkaReaderKind.SPAN),
-    ],
-)
+@pytest.mark.parametrize("place", list(HeadPlace))
 def test_ordered(
     plan: Plan,
     url: str,
     reference: Collected,
     last_offsets: dict[tuple[int, int], int],
     place: HeadPlace,
-    reader: KafkaReaderKind,
     lender: Lender,
 ) -> None:
     from hotspare.runners.spark.ordered import OrderedRunner
 
     collected = Collected(plan, last_offsets)
-    source = RunnerInput(url, TOPICS, Head.from_plan(plan), place, BatchLimits(messages_max=20), reader)
+    source = RunnerInput(url, TOPICS, Head.from_plan(plan), place, BatchLimits(messages_max=20))
     runner = OrderedRunner(source, collected.take, collected.ended, begin=lender.begin)
     run(runner.start, runner.stop, collected)
     check(collected, reference)

@@ -29,8 +29,6 @@ from hotspare.projects.load import load_text
 from hotspare.runners import contract
 from hotspare.runners.contract import BatchLimits, ReadPace, RunnerEnd, RunnerInput
 from hotspare.runners.local import LocalRunner
-from hotspare.runners.spark.kafka.pace import Pacer, Share
-from hotspare.runners.spark.span import _NEXT, _only
 from hotspare.stores.memory import MemoryStore
 from hotspare.telemetry.log import Log
 from hotspare.testing.cluster import wait_until
@@ -145,18 +143,3 @@ def test_a_spare_without_ticks_stops_reading_at_its_bound_and_goes_on_when_they_
     wait_until(lambda: sum(rig.state.core.next_offsets.values()) >= 50, "what waited goes on, and the rest is read")
     wait_until(lambda: rig.state.intake.only_partition is None, "all are read again")
     rig.runner.stop()
-
-
-def test_the_word_to_a_span_names_the_partition() -> None:
-    assert _only(_NEXT) == frozenset()
-    assert _only(_NEXT + b" 3.14 0.2") == {(3, 14), (0, 2)}
-
-
-def test_a_kafka_query_reads_the_named_partition_alone_and_then_all_again() -> None:
-    pacer = Pacer(BatchLimits(100), 10.0)
-    shares = {(0, 0): Share(5, 100), (1, 0): Share(5, 10)}
-    assert not pacer.adjust_to_batch(shares, 100)
-    assert pacer.adjust_to_batch(shares, 100, (1, 0))
-    assert pacer.pace.positions({(0, 0): 7, (1, 0): 8}) == {(1, 0): 8}
-    assert pacer.adjust_to_batch({(1, 0): Share(5, 200)}, 100)
-    assert pacer.pace.positions({(0, 0): 7, (1, 0): 8}) == {(0, 0): 7, (1, 0): 8}

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from hotspare.base.choices import HeadPlace
-from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.rows.batch import MessageFormat, NextInput
@@ -22,7 +20,6 @@ from hotspare.runners.reading import (
     raw_batch,
     read_parts,
 )
-from hotspare.runners.spark.source import SourceOptions
 
 SHARDS = 3
 TOPICS = (SourceTopic("a", SHARDS), SourceTopic("b", SHARDS))
@@ -95,9 +92,3 @@ def test_the_shortest_interval_counts_and_each_shard_has_a_partition_of_its_own(
     assert pace.only == {(1, 2), (2, 2), (0, 0)}
     pace.restrict_reading(frozenset(), 2)
     assert pace.only == {(0, 0)}
-
-
-def test_sparks_processes_are_told_of_shards() -> None:
-    topics = (SourceTopic("a", 3, MessageFormat.JSON, 1), SourceTopic("b", 3, kind=InboundRole.OUTPUTS))
-    options = SourceOptions("memory:", topics, BatchLimits(), HeadPlace.WORKERS, "address", 3)
-    assert SourceOptions.from_text(options.to_text()) == options

@@ -7,6 +7,7 @@ __all__ = [
     "file_locks",
     "inbound_role",
     "interpreter",
+    "link",
     "passwords",
     "places",
     "positions",

@@ -27,18 +27,9 @@ class HeadPlace(Enum):
     """The process that runs the head (decoding and stateless first windows); the outputs are the same."""
 
     DRIVER = "driver"
-    """The engine's process, which then decodes too."""
+    """The engine's process: for blocks of many rows, which are smaller than their decoded rows."""
     WORKERS = "workers"
-    """Spark's Python workers, which run concurrently with the core."""
-
-
-class KafkaReaderKind(Enum):
-    """The way in which Spark reads a Kafka bus; the outputs are the same."""
-
-    SPAN = "span"
-    """A long-lived micro-batch that follows the topics (runners/spark/span.py): least latency and processor time. The default."""
-    SOURCE = "source"
-    """Spark's own Kafka source, in micro-batches."""
+    """Spark's tasks, which run concurrently with the core. The default."""
 
 
 class OnDivergence(Enum):

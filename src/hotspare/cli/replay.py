@@ -74,7 +74,7 @@ def command(
     runner: Annotated[RunnerKind, typer.Option(help=_RUNNER_HELP)] = RunnerKind.LOCAL,
     master: MasterOption = "",
     conf: ConfOption = None,
-    head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: decode events in this place.")] = HeadPlace.DRIVER,
+    head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: decode events in this place.")] = HeadPlace.WORKERS,
     batch: Annotated[int, typer.Option(min=1, help="Process at most this many messages at once; outputs are equal.")] = 5_000,
     time: TimeOption = None,
     until: UntilOption = RunUntil.END,
@@ -154,7 +154,7 @@ def _check_use(
     for --runner partitioned."""
     from hotspare.cli.shared.values import refuse_ineffective
 
-    decodes = {"--head": head is HeadPlace.WORKERS}
+    decodes = {"--head": head is HeadPlace.DRIVER}
     if runner is RunnerKind.PARTITIONED:
         idle = {**of_files, **decodes, "--doubles": doubles is Doubles.EXACT}
         refuse_ineffective(idle, "with --runner partitioned", "leave it out")

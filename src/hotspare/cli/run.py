@@ -13,7 +13,6 @@ from hotspare.base.choices import (
     CreateTime,
     HeadPlace,
     JoinFrom,
-    KafkaReaderKind,
     LogFormat,
     LogLevel,
     OnDivergence,
@@ -118,7 +117,7 @@ MasterOption = Annotated[
     str,
     typer.Option(
         metavar="URL",
-        help="With --runner partitioned: use the master local[N], local-cluster[N,CORES,MB], spark://host:port, yarn or k8s://...",
+        help="Run tasks on the master local[N], local-cluster[N,CORES,MB], spark://host:port, yarn or k8s://...; by default here.",
         rich_help_panel=_SPARK,
     ),
 ]
@@ -135,23 +134,28 @@ ConfOption = Annotated[
     typer.Option(
         "--conf",
         metavar="NAME=VALUE",
-        help="With --runner partitioned: set this Spark option; may be repeated.",
+        help="Set this Spark option; may be repeated.",
+        rich_help_panel=_SPARK,
+    ),
+]
+UiOption = Annotated[
+    int,
+    typer.Option(
+        "--spark-ui",
+        metavar="PORT",
+        min=0,
+        max=65_535,
+        help="With --runner ordered: serve Spark's user interface at this port of the driver's address; 0: none.",
         rich_help_panel=_SPARK,
     ),
 ]
 HeadOption = Annotated[
     HeadPlace,
-    typer.Option(help="Decode events in the engine's process (driver), or in Spark's Python workers.", rich_help_panel=_SPARK),
+    typer.Option(help="Decode events in Spark's tasks (workers), or in the engine's process.", rich_help_panel=_SPARK),
 ]
 LogFormatOption = Annotated[LogFormat, typer.Option(help="Write the log on standard error in this form.", rich_help_panel=_LOG)]
 LogLevelOption = Annotated[LogLevel, typer.Option(help="Log lines of this level and above (docs/log.md).", rich_help_panel=_LOG)]
 
-KafkaReaderSetting = Annotated[
-    KafkaReaderKind,
-    settings_file_option(
-        "Read Kafka by a Spark task that follows the topics (span), or by Spark's own source in micro-batches (source)."
-    ),
-]
 CreateTimeSetting = Annotated[
     CreateTime, settings_file_option("Refuse, or accept, inbound topics whose publishers set the times (Kafka's CreateTime).")
 ]
@@ -217,10 +221,10 @@ def command(
     master: MasterOption = "",
     tasks: TasksOption = 0,
     conf: ConfOption = None,
-    head: HeadOption = HeadPlace.DRIVER,
+    spark_ui: UiOption = 0,
+    head: HeadOption = HeadPlace.WORKERS,
     log_format: LogFormatOption = LogFormat.HUMAN,
     log_level: LogLevelOption = LogLevel.INFO,
-    kafka_reader: KafkaReaderSetting = KafkaReaderKind.SPAN,
     create_time: CreateTimeSetting = CreateTime.REFUSE,
     skew_max_ms: SkewSetting = 5000,
     pipeline_stall_ms: StallSetting = 300_000,
@@ -241,26 +245,28 @@ def command(
     group = replace(group, pipeline_stall_ms=pipeline_stall_ms)
     group = replace(group, **snapshot_settings(snapshots or ()))
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
-    options = replace(options, head_place=head, kafka_reader=kafka_reader, create_time=create_time, settings=group, join=join)
+    options = replace(options, head_place=head, create_time=create_time, settings=group, join=join)
     options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
     options = replace(options, properties=parse_properties(set_ or ()), bindings=parse_bindings(bind or ()))
     options = replace(options, restore=snapshot_url(restore), page_folder=page_folder, start=start, spare=spare)
     options = replace(options, memory_bytes=parse_memory_option(memory, page_folder))
-    _start(options, (log_format, log_level), _Spark(master, tasks, conf or (), task_lease_ms, rebalance_after_ms))
+    _start(options, (log_format, log_level), _Spark(master, tasks, conf or (), spark_ui, task_lease_ms, rebalance_after_ms))
 
 
 @dataclass(frozen=True)
 class _Spark:
-    """The options of the Spark application that `--runner partitioned` starts."""
+    """The options of Spark."""
 
     master: str
     tasks: int
     conf: Sequence[str]
+    ui_port: int
     task_lease_ms: int
     rebalance_after_ms: int
 
 
 def _start(options: EngineOptions, log: tuple[LogFormat, LogLevel], spark: _Spark) -> None:
+    from hotspare.host.options import SparkOptions
     from hotspare.host.process import run_engine
     from hotspare.telemetry.log import Level, configure_logging
 
@@ -268,21 +274,20 @@ def _start(options: EngineOptions, log: tuple[LogFormat, LogLevel], spark: _Spar
     configure_logging(log_format, level)
     if options.runner is RunnerKind.PARTITIONED:
         raise typer.Exit(_run_application(options, log_format, level, spark))
-    idle = {"--master": spark.master, "--tasks": spark.tasks, "--conf": spark.conf}
-    refuse_ineffective(idle, "without --runner partitioned", "add --runner partitioned, or leave them out")
+    refuse_ineffective({"--tasks": spark.tasks}, "without --runner partitioned", "add --runner partitioned, or leave it out")
     if options.runner is RunnerKind.LOCAL:
-        of_spark = {
-            "--head": options.head_place is HeadPlace.WORKERS,
-            "kafka-reader": options.kafka_reader is KafkaReaderKind.SOURCE,
-        }
+        of_spark = {"--master": spark.master, "--conf": spark.conf, "--spark-ui": spark.ui_port}
+        of_spark |= {"--head": options.head_place is HeadPlace.DRIVER}
         refuse_ineffective(of_spark, "with --runner local", "leave it out, or write --runner ordered")
-    raise typer.Exit(run_engine(options))
+    chosen = SparkOptions(spark.master, parse_spark_settings(spark.conf), spark.ui_port)
+    raise typer.Exit(run_engine(replace(options, spark=chosen)))
 
 
 def _run_application(options: EngineOptions, log_format: LogFormat, level: Level, spark: _Spark) -> int:
     from hotspare.base.errors import UsageError
     from hotspare.host.partitioned.application import ApplicationOptions, run_application
 
+    refuse_ineffective({"--spark-ui": spark.ui_port}, "with --runner partitioned", "write --conf spark.ui.enabled=true")
     if not spark.master:
         raise UsageError("--runner partitioned needs a master of Spark", hint="give --master local[2], or spark://host:7077")
     if options.join is JoinFrom.RECENT:

@@ -19,9 +19,7 @@ from dataclasses import dataclass, field
 
 import hotspare
 from hotspare.adapters.connectors import ConnectorSet
-from hotspare.base.errors import UsageError
 from hotspare.base.file_locks import end_if_stopped
-from hotspare.base.inbound_role import InboundRole
 from hotspare.base.processes import process_space, process_start
 from hotspare.base.scratch import make_scratch
 from hotspare.base.shard import Shard
@@ -51,7 +49,7 @@ from hotspare.host.recovering_core import RecoveringCoreFactory, Recovery
 from hotspare.host.restoring import restore_named, snapshot_url
 from hotspare.host.topics import group_topics, source_topics
 from hotspare.model.project import Project
-from hotspare.runners.contract import KafkaReaderKind, ReadPace, RunnerInput
+from hotspare.runners.contract import ReadPace, RunnerInput
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
 from hotspare.table.memory import NO_BUDGET
@@ -303,20 +301,15 @@ class HostedGroup:
 
 
 def runner_input(shared: SharedResources, pace: ReadPace, shard: Shard | None = None) -> RunnerInput:
-    """Returns the input of a runner for one shard, or for all shards if `shard` is None. Raises UsageError if Spark's own Kafka
-    source would have to read a stream of another project."""
+    """Returns the input of a runner for one shard, or for all shards if `shard` is None."""
     options, resolved = shared.options, shared.plan.resolved
     topics = _topics(shared, shard or Shard(0, options.shards))
-    if options.kafka_reader is KafkaReaderKind.SOURCE and any(topic.kind is InboundRole.OUTPUTS for topic in topics.inbound):
-        what = "Spark's own Kafka source does not read streams of other projects"
-        raise UsageError(what, hint="remove kafka-reader from the settings file")
     only = None if shard is None or shard.is_whole else shard.number
     return RunnerInput(
         bus_url=options.bus_url,
         topics=source_topics(resolved, topics, only),
         head=shared.head,
         head_place=options.head_place,
-        kafka_reader=options.kafka_reader,
         limits=options.limits,
         pace=pace,
         shards=1 if shard is not None else options.shards,

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hotspare.base.addresses import checked_host_port
-from hotspare.base.choices import CreateTime, HeadPlace, JoinFrom, KafkaReaderKind, RunnerKind, SpareKind, StartWhen
+from hotspare.base.choices import CreateTime, HeadPlace, JoinFrom, RunnerKind, SpareKind, StartWhen
 from hotspare.base.errors import UsageError
 from hotspare.base.places import absolute_path, absolute_url
 from hotspare.bus.limits import PARTITIONS_MAX
 from hotspare.ha.rules.settings import GroupSettings as GroupSettings
 from hotspare.runners.contract import BatchLimits as BatchLimits
+from hotspare.runners.contract import SparkOptions as SparkOptions
 
 _ENGINE_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 
@@ -52,8 +53,8 @@ class EngineOptions:
     address: str = ""
     listen: str = ""
     runner: RunnerKind = RunnerKind.ORDERED
-    head_place: HeadPlace = HeadPlace.DRIVER
-    kafka_reader: KafkaReaderKind = KafkaReaderKind.SPAN
+    head_place: HeadPlace = HeadPlace.WORKERS
+    spark: SparkOptions = field(default_factory=SparkOptions)
     create_time: CreateTime = CreateTime.REFUSE
     limits: BatchLimits = field(default_factory=BatchLimits)
     settings: GroupSettings = field(default_factory=GroupSettings)

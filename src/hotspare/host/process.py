@@ -8,8 +8,8 @@ a thread for its actions. The runner's threads feed batches; one thread for each
 a closed connection. All enter a group through its one lock.
 
     local     a runner for each group, which reads its partitions
-    ordered   one query of Spark for all groups: a long-lived micro-batch is a task with a Python worker, and one for each shard
-              would multiply memory and cores. Its rows are passed to the groups by partition.
+    ordered   one query of Spark for all groups: a long-lived micro-batch has a task for each slot, and one for each shard would
+              multiply memory and cores. Its rows are passed to the groups by partition.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import NoReturn, TypeVar, cast
 import hotspare
 from hotspare.adapters.metadata import describe, publish_metadata
 from hotspare.base.addresses import HostPort, address_towards, checked_host_port
-from hotspare.base.choices import KafkaReaderKind, RunnerKind, SpareKind, StartWhen
+from hotspare.base.choices import RunnerKind, SpareKind, StartWhen
 from hotspare.base.errors import BusLocked, UsageError
 from hotspare.base.inbound_role import InboundRole
 from hotspare.base.interpreter import freeze_existing_objects, keep_freed_memory, shorten_switch_interval
@@ -184,6 +184,11 @@ class EngineProcess:
                 runner.start(plan)
                 if runner.notice:
                     self._log.event(LogEvent.RUNNER_WARNING, runner.notice)
+                if runner.ui_url:
+                    self._log.event(LogEvent.SPARK_UI, url=runner.ui_url)
+
+    def _log_slots(self, slots: int, wanted: int) -> None:
+        self._log.event(LogEvent.APPLICATION_WAITS, f"{slots} of {wanted} slots are available", slots=slots, wanted=wanted)
 
     def _shown(self, phase: StartPhase) -> contextlib.AbstractContextManager[None]:
         return shown_start(self._shared.coordination, [(group.name, group.member) for group in self._groups], phase)
@@ -263,7 +268,8 @@ class EngineProcess:
             source = runner_input(self._shared, self._pace)
             take = ShardedBatches([group.engine.on_batch for group in self._groups])
         positions = {key: offset for plan in plans for key, offset in plan.next_offsets.items()}
-        return [(OrderedRunner(source, take, self._on_end), positions)]
+        runner = OrderedRunner(source, take, self._on_end, spark=self._options.spark, on_slots=self._log_slots)
+        return [(runner, positions)]
 
     def _run_ha_loops_until(self, is_over: Callable[[], bool]) -> None:
         """Runs the HA loop of every group until `is_over` returns true or the group has ended: the first group's in the main
@@ -323,8 +329,6 @@ def make_ready(shared: SharedResources, log: Log) -> None:
 def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> SharedResources:
     """Opens the resources that all groups of a process use; `stack` closes them. Raises UsageError if an option contradicts
     `shards`, or a URL cannot be used."""
-    if options.shards > 1 and options.kafka_reader is KafkaReaderKind.SOURCE:
-        raise UsageError("kafka-reader: source reads for one group only", hint="leave it out if the project has --shards")
     plan = compile_plan(loaded.resolved)
     bus = open_bus(options.bus_url, Readers.MANY if options.shards > 1 else Readers.ONE)
     stack.callback(bus.close)

@@ -17,7 +17,6 @@ from typing import Protocol, TypeAlias
 import pyarrow as pa
 
 from hotspare.base.choices import HeadPlace as HeadPlace
-from hotspare.base.choices import KafkaReaderKind as KafkaReaderKind
 from hotspare.base.inbound_role import InboundRole
 from hotspare.rows.batch import MessageFormat, NextInput
 
@@ -159,11 +158,20 @@ class RunnerInput:
     bus_url: str
     topics: tuple[SourceTopic, ...]
     head: HeadLike
-    head_place: HeadPlace = HeadPlace.DRIVER
+    head_place: HeadPlace = HeadPlace.WORKERS
     limits: BatchLimits = field(default_factory=BatchLimits)
-    kafka_reader: KafkaReaderKind = KafkaReaderKind.SPAN
     pace: ReadPace = field(default_factory=ReadPace, compare=False)
     shards: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    """The user's choices about Spark. `master`: the URL of a master, whose tasks read; "" runs them on this machine. `conf`:
+    settings that take precedence over hotspare's; they may be secret. `ui_port`: the port of Spark's user interface; 0 for none."""
+
+    master: str = ""
+    conf: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ui_port: int = 0
 
 
 class EndCause(Enum):
@@ -197,6 +205,10 @@ class Runner(Protocol):
     @property
     def notice(self) -> str:
         """Valid after `start`: advice how to make this runner faster on this machine, or ""."""
+
+    @property
+    def ui_url(self) -> str:
+        """Valid after `start`: the URL of Spark's user interface, or ""."""
 
     def start(self, start_offsets: Positions) -> None:
         """Starts reading; call it from the main thread. Returns when batches may arrive. Raises RunnerError if the runner cannot

@@ -49,7 +49,7 @@ class LocalRunner:
     several runners of a process share and none closes; None: the runner opens and closes its own."""
 
     def __init__(self, source: RunnerInput, on_batch: OnBatch, on_end: OnEnd, bus: Bus | None = None) -> None:
-        self.notice = ""
+        self.notice = self.ui_url = ""
         self._bus = bus
         self._source = source if bus is None else replace(source, limits=_patient(source))
         self._on_batch = on_batch

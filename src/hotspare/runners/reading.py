@@ -88,13 +88,14 @@ def read_parts(
     limits: BatchLimits,
     only: Only = frozenset(),
     shards: int = 1,
+    keys: Sequence[tuple[int, int]] | None = None,
 ) -> list[MessageRun]:
-    """Returns the next messages of all partitions that `only` allows, in order of (topic, partition), within `limits`; empty
-    without new messages. `shards` as in `RunnerInput`.
+    """Returns the next messages of the partitions `keys`, as far as `only` allows them, in order of (topic, partition), within
+    `limits`; empty without new messages. `keys`: at least one; None: all partitions. `shards` as in `RunnerInput`.
 
     Waits up to `limits.wait_ms` for a first message. Raises PositionLost if a position is not kept any more.
     """
-    keys = all_partitions(topics)
+    keys = all_partitions(topics) if keys is None else keys
     share = max(1, limits.messages_max // len(keys)), max(1, limits.bytes_max // len(keys))
     keys = partitions_to_read(keys, only, shards)
     is_one_waited_for = len(keys) == 1 and limits.wait_ms > 0
@@ -111,12 +112,18 @@ def read_parts(
 
 
 def read_if_available(
-    bus: Bus, topics: Sequence[SourceTopic], positions: Positions, limits: BatchLimits, only: Only, shards: int
+    bus: Bus,
+    topics: Sequence[SourceTopic],
+    positions: Positions,
+    limits: BatchLimits,
+    only: Only,
+    shards: int,
+    keys: Sequence[tuple[int, int]] | None = None,
 ) -> list[MessageRun]:
     """Returns the result of `read_parts`, or an empty list while the bus is unavailable or locked. Raises PositionLost,
     TopicMissing."""
     try:
-        return read_parts(bus, topics, positions, limits, only, shards)
+        return read_parts(bus, topics, positions, limits, only, shards, keys)
     except (BusUnavailable, BusLocked):
         return []
 
@@ -224,8 +231,8 @@ def _format(message: Message, default: MessageFormat) -> int:
 
 
 def by_shard(read: Sequence[pa.RecordBatch], shards: int) -> Iterator[Sequence[pa.RecordBatch]]:
-    """Yields the batches of one read in groups: one group of all batches, or a group per shard if `shards` is more than 1. Each
-    batch must be of one partition."""
+    """Yields the batches of one read in groups: one group of all batches; or if `shards` is more than 1, a group of the batches
+    with rows of each shard that has any, by number. Each batch must be of one partition."""
     if shards == 1:
         yield read
         return

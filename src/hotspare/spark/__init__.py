@@ -12,7 +12,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 
 from hotspare.base.choices import RunUntil
-from hotspare.runners.spark.arrow_map import run_this_python
+from hotspare.runners.spark.private import run_this_python
 from hotspare.spark.in_task import OnBadEvents
 from hotspare.spark.output_stream import OutputTable
 from hotspare.spark.publishing import publish

@@ -32,7 +32,7 @@ from hotspare.formats.json.plain import meta_names
 from hotspare.model.types import Schema
 from hotspare.rows.batch import MessageFormat, arrow_fields
 from hotspare.rows.routing import Routing, routing_by
-from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow, run_this_python
+from hotspare.runners.spark.private import OnBatches, map_in_arrow, run_this_python
 from hotspare.spark.columns import to_field
 from hotspare.spark.in_task import event_numbers, field_column
 from hotspare.spark.on_bus import WindowName, checked_bus, window_on_bus

@@ -28,7 +28,7 @@ from hotspare.projects.load import LoadedProject, home_properties, load_text
 from hotspare.projects.resolve import resolve
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.letters import FLAG_TEXTS, OPCODE_TEXTS
-from hotspare.runners.spark.arrow_map import OnBatches, map_in_arrow, run_this_python
+from hotspare.runners.spark.private import OnBatches, map_in_arrow, run_this_python
 from hotspare.spark.columns import Meta, table_type
 from hotspare.spark.in_task import FLAGS, OPCODE, TOPIC, OnBadEvents, ShardWork, TimeRange, needs_ticks
 from hotspare.spark.source_tables import Names, SourceTable, check_static, order_column, ordered_by, ties_completed

@@ -41,6 +41,7 @@ class LogEvent(Enum):
     ENGINE_COLD = "engine_cold", Level.INFO, "a cold spare is loaded, and joins when its group has no engine that publishes"
     ENGINE_NEEDED = "engine_needed", Level.WARNING, "a group has no engine that publishes: the cold spare joins it"
     SPARK_STARTING = "spark_starting", Level.INFO, "Spark starts: up to half a minute; then the engine reads its input"
+    SPARK_UI = "spark_ui", Level.INFO, "the address of Spark's user interface"
     ENGINE_STARTED = "engine_started", Level.INFO, "an engine is ready: it has its state and reads its input"
     ENGINE_STOPPING = "engine_stopping", Level.INFO, "an engine received a request to stop and finishes its transaction"
     ENGINE_STOPPED = "engine_stopped", Level.INFO, "an engine ended on request"

@@ -1,4 +1,6 @@
-"""The jars of a Kafka broker, for development and tests: a pinned list, each checked against its SHA-256, in the user's cache.
+"""The jars of a Kafka broker and of Spark's own Kafka source, for development, tests and benchmarks.
+
+Each is pinned, checked against its SHA-256, and kept in the user's cache.
 
 Spark's own resolver fetches them, so no other download program is needed. `python -m hotspare.testing.kafka_jars` completes the
 cache and prints its folder.
@@ -15,17 +17,34 @@ from pathlib import Path
 
 from hotspare.base.errors import RunnerError
 from hotspare.base.file_locks import exclusive_lock
-from hotspare.runners.spark.jars import Jar, cache_folder, cached
+from hotspare.runners.spark.jars import Jar, cache_folder, cached, ensure, through_spark
+
+KAFKA_SOURCE = (
+    Jar("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"),
+    # The newest that the connector runs with and that every repository has; its own version is not needed without tokens.
+    Jar(
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
+    ),
+    Jar("org.apache.kafka:kafka-clients:3.9.2", "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8"),
+    Jar("org.apache.commons:commons-pool2:2.13.1", "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f"),
+)
+"""Spark's own source for Kafka, and the libraries that it needs. Engines do not use it."""
 
 _LOCK = Path(__file__).with_name("kafka_jars.lock")
 _FOLDER = "kafka"
-_NOT_TRANSITIVE = (False, "")
 
 
 def pinned_jars() -> tuple[Jar, ...]:
     """Returns the jars of a broker, without Scala's library, which is part of Spark."""
     lines = (line.split() for line in _LOCK.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
     return tuple(Jar(coordinate, sha256) for coordinate, sha256 in lines)
+
+
+def ensure_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
+    """Returns the jars of Spark's Kafka source after fetching those that the cache lacks. Raises RunnerError if that fails."""
+    with through_spark() as fetch:
+        return tuple(ensure(jar, folder, fetch) for jar in KAFKA_SOURCE)
 
 
 def class_path(folder: Path | None = None) -> str:
@@ -42,17 +61,14 @@ def class_path(folder: Path | None = None) -> str:
 
 def _fetch(jars: list[Jar], folder: Path) -> None:
     """Fetches all jars in one call of Spark's resolver, in a JVM that ends afterwards. Raises RunnerError if that fails."""
+    from hotspare.runners.spark.private import fetch_jars
     from hotspare.runners.spark.session import Session, SessionOptions
     from hotspare.runners.spark.settings import IVY
 
     session = Session(SessionOptions(cores=1, heap_mib=512))
     try:
-        jvm = session.spark.sparkContext._jvm
-        coordinates = ",".join(jar.coordinate for jar in jars)
-        nothing = jvm.scala.Option.empty()
         ivy = session.scratch / IVY
-        resolve = jvm.org.apache.spark.util.DependencyUtils.resolveMavenDependencies
-        resolve(*_NOT_TRANSITIVE, coordinates, None, str(ivy), nothing)
+        fetch_jars(session.spark.sparkContext, [jar.coordinate for jar in jars], ivy)
         for jar in jars:
             _cache_jar(jar, next((ivy / "jars").glob(f"*_{jar.file_name}")), folder)
     except RunnerError:

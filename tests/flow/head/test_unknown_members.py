@@ -14,7 +14,7 @@ from hotspare.projects.load import load_text
 from hotspare.rows.batch import OUTPUTS_FORM, MessageFormat
 from hotspare.runners.contract import BatchLimits
 from hotspare.runners.reading import decoding_size, steps
-from hotspare.runners.spark.frames import packed, unpacked
+from hotspare.runners.spark.span import packed, unpacked
 from tests.flow.head.messages import Message, raw
 
 PROJECT = """

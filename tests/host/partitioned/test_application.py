@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hotspare.base.choices import HeadPlace, KafkaReaderKind
+from hotspare.base.choices import HeadPlace
 from hotspare.base.errors import ProjectError, UsageError
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned.application import ApplicationOptions, run_application
@@ -27,8 +27,8 @@ def options(tmp_path: Path) -> EngineOptions:
     ("changed", "master", "why"),
     [
         ({"address": "here:1"}, "local[1]", "--address with --runner partitioned has no effect"),
-        ({"head_place": HeadPlace.WORKERS}, "local[1]", "--head with --runner partitioned"),
-        ({"listen": "here", "kafka_reader": KafkaReaderKind.SOURCE}, "local[1]", "--listen, kafka-reader with"),
+        ({"head_place": HeadPlace.DRIVER}, "local[1]", "--head with --runner partitioned"),
+        ({"listen": "here"}, "local[1]", "--listen with"),
         ({"engine": "x" * 41}, "local[1]", "is too long"),
         ({"bus_url": "memory://a"}, "local[1]", "a bus in memory"),
         ({}, "spark://there:7077", "a bus in a file exists on one machine"),

@@ -24,7 +24,7 @@ from hotspare.formats import avro_block
 from hotspare.model.project import WindowId
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import MessageFormat, NextInput
-from hotspare.runners.contract import KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
+from hotspare.runners.contract import RunnerEnd, RunnerInput, SourceTopic
 from hotspare.telemetry.log import Log, configure_logging
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers, Secured
@@ -101,7 +101,7 @@ def test_a_certificate_that_is_not_trusted_is_named_as_the_reason(servers: Kafka
 
 
 @pytest.mark.spark
-def test_sparks_own_source_gets_in_too(servers: KafkaServers) -> None:
+def test_a_task_of_spark_gets_in_too(servers: KafkaServers) -> None:
     from hotspare.runners.spark.ordered import OrderedRunner
 
     bus = open_kafka_bus(servers.url)
@@ -117,7 +117,7 @@ def test_sparks_own_source_gets_in_too(servers: KafkaServers) -> None:
 
     ends: list[RunnerEnd] = []
     topics = (SourceTopic("in", 1, MessageFormat.CSV),)
-    source = RunnerInput(servers.url, topics, head(), kafka_reader=KafkaReaderKind.SOURCE)
+    source = RunnerInput(servers.url, topics, head())
     runner = OrderedRunner(source, take, ends.append)
     runner.start({})
     assert whole.wait(TIMEOUT_S), ends

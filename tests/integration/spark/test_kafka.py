@@ -9,12 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from hotspare.base.errors import BusUnavailable, PositionLost, RunnerError
+from hotspare.base.errors import BusUnavailable, PositionLost
 from hotspare.bus.contract import Bus, Outgoing, Partition
 from hotspare.bus.open import open_bus
 from hotspare.rows.batch import NextInput
-from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, KafkaReaderKind, RunnerEnd, RunnerInput, SourceTopic
-from hotspare.runners.spark.kafka.source import FAILURES_MAX, KafkaReading
+from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, RunnerEnd, RunnerInput, SourceTopic
 from hotspare.runners.spark.ordered import OrderedRunner
 from hotspare.testing.cluster import wait_until
 from hotspare.testing.kafka_server import KafkaServers
@@ -32,13 +31,13 @@ PEAK_GROWTH_KIB_MAX = 512 * 1024
 class Seen:
     """The batches of a runner, and its end."""
 
-    def __init__(self, url: str, topic: str, reader: KafkaReaderKind) -> None:
+    def __init__(self, url: str, topic: str) -> None:
         self.offsets: list[int] = []
         self.sizes: list[int] = []
         self.ends: list[RunnerEnd] = []
         self.over = threading.Event()
         limits = BatchLimits(messages_max=300, bytes_max=LIMIT_BYTES)
-        source = RunnerInput(url, (SourceTopic(topic),), head(), limits=limits, kafka_reader=reader)
+        source = RunnerInput(url, (SourceTopic(topic),), head(), limits=limits)
         self.runner = OrderedRunner(source, self._take, self._ended)
 
     def _take(self, table: pa.Table, _: NextInput) -> None:
@@ -69,17 +68,12 @@ def break_down(servers: KafkaServers) -> None:
     servers.restart(1)
 
 
-def reading(url: str, topic: str) -> KafkaReading:
-    return KafkaReading(RunnerInput(url, (SourceTopic(topic),), head()), tasks_max=2)
-
-
-@pytest.mark.parametrize("reader", list(KafkaReaderKind))
-def test_a_lost_position_is_refused_before_spark_starts(kafka: KafkaServers, bus: Bus, reader: KafkaReaderKind) -> None:
-    topic = f"lost.start.{reader.value}"
+def test_a_lost_position_is_refused_before_spark_starts(kafka: KafkaServers, bus: Bus) -> None:
+    topic = "lost.start"
     bus.create_topic(topic)
     fill(bus, topic, 0, 20)
     bus.trim(Partition(topic), 9)
-    seen = Seen(kafka.url, topic, reader)
+    seen = Seen(kafka.url, topic)
     with pytest.raises(PositionLost, match="no longer holds offset 4") as said:
         seen.runner.start({(0, 0): 4})
     assert "5 messages are gone" in said.value.detail
@@ -88,33 +82,13 @@ def test_a_lost_position_is_refused_before_spark_starts(kafka: KafkaServers, bus
     assert seen.ends == []
 
 
-def test_a_failed_query_is_explained_by_the_topic_or_begins_again(kafka: KafkaServers, bus: Bus) -> None:
-    bus.create_topic("lost.later")
-    fill(bus, "lost.later", 0, 20)
-    kept = reading(kafka.url, "lost.later")
-    assert kept.error_or_restart("KafkaException: timed out", {(0, 0): 4}, lambda _: True) is None
-    bus.trim(Partition("lost.later"), 9)
-    lost = kept.error_or_restart("IllegalStateException: cannot fetch", {(0, 0): 4}, lambda _: True)
-    assert isinstance(lost, PositionLost)
-    assert kept.error_or_restart("something", {(0, 0): 9}, lambda _: True) is None
-
-
-def test_a_query_that_fails_for_no_fault_of_the_brokers_is_given_up(kafka: KafkaServers, bus: Bus) -> None:
-    bus.create_topic("hopeless")
-    kept = reading(kafka.url, "hopeless")
-    answers = [kept.error_or_restart("a fault of ours", {(0, 0): 0}, lambda _: True) for _ in range(FAILURES_MAX + 1)]
-    assert answers[:-1] == [None] * FAILURES_MAX
-    assert isinstance(answers[-1], RunnerError)
-    assert "a fault of ours" in answers[-1].detail
-
-
 @pytest.mark.timeout(600)
-def test_an_outage_of_the_broker_only_takes_time_for_a_span(tmp_path: Path) -> None:
+def test_an_outage_of_the_broker_only_takes_time(tmp_path: Path) -> None:
     with KafkaServers.start(tmp_path) as servers:
         bus = open_bus(f"{servers.url}?timeout_ms=20000")
         bus.create_topic("rows")
         fill(bus, "rows", 0, 500)
-        seen = Seen(servers.url, "rows", KafkaReaderKind.SPAN)
+        seen = Seen(servers.url, "rows")
         seen.runner.start({(0, 0): 100})
         try:
             wait_until(lambda: len(seen.offsets) == 400, "what waited", WAIT_S)
@@ -125,35 +99,6 @@ def test_an_outage_of_the_broker_only_takes_time_for_a_span(tmp_path: Path) -> N
             seen.runner.stop()
             bus.close()
     assert seen.offsets == list(range(100, 550))
-    assert seen.ends == [RunnerEnd(EndCause.STOPPED)]
-
-
-@pytest.mark.timeout(600)
-def test_an_outage_of_the_broker_only_takes_time_and_a_start_is_where_it_is_told(tmp_path: Path) -> None:
-    with KafkaServers.start(tmp_path) as servers:
-        bus = open_bus(f"{servers.url}?timeout_ms=20000")
-        bus.create_topic("rows")
-        fill(bus, "rows", 0, 500)
-        bus.append(Partition("rows"), [Outgoing(b"i,n,%d,1.5," % i + b"x" * 20_000) for i in range(500, 700)])
-        fill(bus, "rows", 700, 300)
-        seen = Seen(servers.url, "rows", KafkaReaderKind.SOURCE)
-        seen.runner.start({(0, 0): 100})
-        try:
-            wait_until(lambda: len(seen.offsets) == 900, "what waited", WAIT_S)
-            # The messages in the middle are large, unlike the sampled first ones.
-            assert sum(size > 2 * LIMIT_BYTES for size in seen.sizes) <= 2
-            wait_until(lambda: seen.runner._queries > 1, "another pace", WAIT_S)
-            break_down(servers)
-            fill(bus, "rows", 1000, 50)
-            wait_until(lambda: len(seen.offsets) >= 950 or seen.over.is_set(), "what came after the outage", WAIT_S)
-            # A query that ended for good is started again after the batches that were handed over.
-            seen.runner._query.stop()
-            fill(bus, "rows", 1050, 50)
-            wait_until(lambda: len(seen.offsets) >= 1000 or seen.over.is_set(), "what came after the query ended", WAIT_S)
-        finally:
-            seen.runner.stop()
-            bus.close()
-    assert seen.offsets == list(range(100, 1100))
     assert seen.ends == [RunnerEnd(EndCause.STOPPED)]
 
 

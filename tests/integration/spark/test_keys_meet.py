@@ -28,9 +28,9 @@ from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.routing import routing_of
 from hotspare.runners.contract import BatchLimits, SourceTopic
 from hotspare.runners.local import read_recorded
-from hotspare.runners.spark.jars import ensure_kafka_source
 from hotspare.spark import publish
 from hotspare.testing.cluster import wait_until
+from hotspare.testing.kafka_jars import ensure_kafka_source
 from hotspare.testing.kafka_server import KafkaServers
 from tests.spark_sessions import Lender, quick_options
 
@@ -52,7 +52,7 @@ KEYS: dict[str, Callable[[int], Any]] = {
 
 @pytest.fixture(scope="module")
 def spark(lender: Lender) -> Any:
-    return lender.begin(quick_options(cores=2, kafka=ensure_kafka_source())).spark
+    return lender.begin(quick_options(cores=2, jars=ensure_kafka_source())).spark
 
 
 class Topic:

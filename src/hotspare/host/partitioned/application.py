@@ -18,8 +18,9 @@ from queue import Empty, SimpleQueue
 
 import hotspare
 from hotspare.adapters.esp.connector_paths import absolute_bindings
-from hotspare.base.choices import HeadPlace, KafkaReaderKind, SpareKind, StartWhen
+from hotspare.base.choices import HeadPlace, SpareKind, StartWhen
 from hotspare.base.errors import CoordinationError, RunnerError, StateError, UsageError
+from hotspare.base.link import HANDSHAKE_S, Channel, LinkBrokenError, LinkServer, Message, new_secret
 from hotspare.base.stop_signals import stop_on_signals
 from hotspare.bus.naming import checked_prefix
 from hotspare.host.clock import monotonic_ms
@@ -27,7 +28,6 @@ from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned import shard_assignment, watch
 from hotspare.host.partitioned.ancestors import AncestorProcess
 from hotspare.host.partitioned.attempt import Answer, new_run
-from hotspare.host.partitioned.link import Channel, LinkBrokenError, LinkServer, Message, new_secret
 from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.partitioned.role_sharing import RoleSharing
 from hotspare.host.partitioned.shard_assignment import assigned_shards, tasks_for
@@ -110,8 +110,7 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
         "--listen": options.listen,
         "--start": options.start is not StartWhen.AT_ONCE,
         "--spare": options.spare is not SpareKind.HOT,
-        "--head": options.head_place is not HeadPlace.DRIVER,
-        "kafka-reader": options.kafka_reader is not KafkaReaderKind.SPAN,
+        "--head": options.head_place is not HeadPlace.WORKERS,
     }
     if names := [name for name, is_said in said.items() if is_said]:
         hint = "leave it out: every task chooses its own address and reads by itself"
@@ -160,7 +159,7 @@ class Application:
         self._tasks_max = tasks_for(options.shards, options.shards, spark.tasks)
         self._slots = self._slots_due_ms = 0
         self._jobs = TaskJobs(cluster)
-        self._server = LinkServer(cluster.host, self._secret, self._on_message)
+        self._server = LinkServer(cluster.host, self._secret, self._on_message, HANDSHAKE_S)
         self._tasks: dict[int, watch.WatchedTask] = {}
         self._channels: dict[int, Channel] = {}
         self._places: dict[int, TaskPlace] = {}

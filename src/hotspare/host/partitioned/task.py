@@ -34,6 +34,7 @@ from hotspare.base.addresses import HostPort
 from hotspare.base.choices import RunnerKind
 from hotspare.base.errors import HotspareError, is_retryable
 from hotspare.base.interpreter import fix_environment
+from hotspare.base.link import Channel, LinkBrokenError, Message, connect_channel
 from hotspare.base.retry import Retry
 from hotspare.base.shard import Shard
 from hotspare.base.stop_signals import stop_on_signals
@@ -44,7 +45,6 @@ from hotspare.host.hosted_group import HostedGroup
 from hotspare.host.options import EngineOptions
 from hotspare.host.partitioned.ancestors import AncestorProcess, executor_of_this_task, watching_ancestors
 from hotspare.host.partitioned.attempt import Answer, TaskOrder, engine_name, has_lease, order_of
-from hotspare.host.partitioned.link import Channel, LinkBrokenError, Message, connect_channel
 from hotspare.host.partitioned.project_files import ProjectFiles
 from hotspare.host.process import (
     EXIT_FAILED,
@@ -484,7 +484,7 @@ class TaskLink:
             "process_id": os.getpid(),
         }
         try:
-            channel = connect_channel(self._spec.driver, self._spec.secret, _CONNECT_S)
+            channel = connect_channel(self._spec.driver, self._spec.secret, _CONNECT_S, _CONNECT_S)
         except LinkBrokenError:
             return None
         try:

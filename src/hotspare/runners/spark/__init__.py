@@ -1,3 +1,3 @@
 """Runners on Spark."""
 
-__all__ = ["arrow_map", "jars", "jre", "ordered", "partitioned", "session", "settings"]
+__all__ = ["jars", "jre", "ordered", "partitioned", "private", "session", "settings"]

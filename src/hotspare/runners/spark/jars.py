@@ -1,7 +1,6 @@
-"""A cache of pinned jars, each checked against its SHA-256: those of Spark's Kafka source, and one that makes micro-batches faster.
+"""A cache of pinned jars, each checked against its SHA-256. An engine uses one, which makes micro-batches faster.
 
-`python -m hotspare.runners.spark.prepare` fetches missing jars, and makes the archive of classes next to them. Only a query that
-reads Kafka needs the Kafka jars; the other jar is for speed.
+`python -m hotspare.runners.spark.prepare` fetches it, and makes the archive of classes next to it.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,23 +35,6 @@ BARE_FILE_SYSTEM = Jar(
     "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0", "e0cc30fb0531eb0b59468dc0abf5b257533d2365b5e9f45e795edd707aa78c62"
 )
 """A local file system for Hadoop that does not start a `chmod` process for every file that it writes."""
-
-KAFKA_SOURCE = (
-    Jar("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"),
-    # The newest that the connector runs with and that every repository has; its own version is not needed without tokens.
-    Jar(
-        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-        "f2be3b76f9e6cbe63379d4e4e0dc14f59dbf056ae2ad16ff15ac108004c86767",
-    ),
-    Jar("org.apache.kafka:kafka-clients:3.9.2", "014b4ef36884478a932641818b080c36a8f8e2e92dc771e800c9d2694f4f83d8"),
-    Jar("org.apache.commons:commons-pool2:2.13.1", "f77a5060d6936a9144023584232f9de3f2248f1abfe156e9d31795f18770674f"),
-)
-"""Spark's own source for Kafka, and the libraries that it needs."""
-
-_IMPACT_IF_MISSING = {BARE_FILE_SYSTEM: "everything works without it, more slowly"} | dict.fromkeys(
-    KAFKA_SOURCE, "only a kafka bus needs it"
-)
-"""The consequence of a missing jar, for the hint of an error."""
 
 HINT = "run `python -m hotspare.runners.spark.prepare`"
 
@@ -138,7 +120,7 @@ def through_spark() -> Iterator[Fetch]:
             raise RunnerError(
                 f"cannot fetch {jar.coordinate}",
                 detail=str(error)[:500],
-                hint=_IMPACT_IF_MISSING.get(jar, ""),
+                hint="everything works without it, more slowly" if jar == BARE_FILE_SYSTEM else "",
             ) from error
 
     try:
@@ -146,25 +128,3 @@ def through_spark() -> Iterator[Fetch]:
     finally:
         for session in sessions:
             session.stop()
-
-
-def ensure_all(jars: Sequence[Jar], folder: Path | None = None) -> tuple[Path, ...]:
-    """Returns the paths of the jars, after fetching those that the cache lacks with Spark's resolver. Raises RunnerError if a jar
-    cannot be fetched."""
-    with through_spark() as fetch:
-        return tuple(ensure(jar, folder, fetch) for jar in jars)
-
-
-def ensure_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
-    """Returns the jars of Spark's Kafka source after fetching those that the cache lacks. Raises RunnerError if that fails."""
-    return ensure_all(KAFKA_SOURCE, folder)
-
-
-def cached_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
-    """Returns the cached jars of Spark's Kafka source; an empty tuple if a jar is missing or is not the pinned one. Fetches
-    nothing."""
-    try:
-        found = [cached(jar, folder) for jar in KAFKA_SOURCE]
-    except HotspareError:
-        return ()
-    return tuple(path for path in found if path) if all(found) else ()

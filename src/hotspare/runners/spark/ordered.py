@@ -1,80 +1,42 @@
-"""The `ordered` runner: Spark reads and may run the head, and the driver receives every batch in the order of the input.
+"""The `ordered` runner: tasks of Spark read the bus and run the head, and the driver receives every batch in order of the input.
 
-    source --rows--> foreachBatch --toArrow--> relay --> [head, if it runs in the driver] --> on_batch
-       `--- batches of a long-lived micro-batch ---------^
+    bus --> a task for each reader: read, head --link--> [head, if it runs in the driver] --> on_batch
+                 `--- a row for each message ---> Spark's scan, which counts it
 
-The bus decides the source, and whether it has long-lived micro-batches (span.py); see `SparkReading`. Two threads, one waiting for
-the query and one for the JVM, report an end at once.
+Spark's query is a sequence of long-lived micro-batches (span.py). Two threads, one waiting for the query and one for the JVM,
+report an end at once.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark import cloudpickle
 from pyspark.sql.streaming import StreamingQuery
 
-from hotspare.base.errors import HotspareError, RunnerError
-from hotspare.bus.contract import Bus
+from hotspare.base.addresses import LOOPBACK
+from hotspare.base.errors import HotspareError, RunnerError, UsageError
 from hotspare.bus.open import open_bus
-from hotspare.runners.contract import EndCause, HeadPlace, KafkaReaderKind, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput
-from hotspare.runners.reading import by_shard, complete_positions, decoding_size, is_near_limits, steps
+from hotspare.runners.contract import EndCause, HeadPlace, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput, SparkOptions
+from hotspare.runners.reading import by_shard, check_positions, complete_positions, decoding_size, steps
 from hotspare.runners.spark.archive import existing_archive
-from hotspare.runners.spark.failure import unpack
-from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder, cached_kafka_source, ensure_kafka_source
+from hotspare.runners.spark.failure import query_error
+from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder
+from hotspare.runners.spark.partitioned.cluster import OnSlots, SparkCluster, SparkClusterOptions, parse_master
 from hotspare.runners.spark.session import Session, SessionOptions
-from hotspare.runners.spark.source import BusReading
-from hotspare.runners.spark.span import OnSpanBatch
+from hotspare.runners.spark.settings import ui_conf
+from hotspare.runners.spark.source import SOURCE_NAME, bus_source
+from hotspare.runners.spark.span import SpanInput, SpanServer, readers_max
 
 CORES_MAX = 4
-GREETING_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
 BATCH_END_WAIT_S = 5.0
 DEATH_WAIT_S = 0.5
 """How long the runner waits for the JVM's death after a query failed: a JVM that is being killed breaks its connections first."""
-
-
-class SparkReading(Protocol):
-    """The interface for reading one kind of bus. Implemented by `source.BusReading` and
-    `runners.spark.kafka.source.KafkaReading`."""
-
-    greetings: int
-
-    def warm(self, session: Session, start: Positions) -> None: ...
-
-    def close(self, timeout_s: float) -> None: ...
-
-    def frames(self, session: Session, start: Positions) -> DataFrame: ...
-
-    def batches(self, collected: pa.Table) -> list[pa.RecordBatch]: ...
-
-    def prepare(self, bus: Bus, positions: Positions) -> None: ...
-
-    def adjust_pace(self, batches: list[pa.RecordBatch], before: Positions, size_bytes: int) -> bool: ...
-
-    def error_or_restart(self, failure: str, positions: Positions, waits: Callable[[float], bool]) -> HotspareError | None: ...
-
-
-def _reading(source: RunnerInput, tasks_max: int, on_span_batch: OnSpanBatch) -> SparkReading:
-    if _is_sparks_own(source):
-        from hotspare.runners.spark.kafka.source import KafkaReading
-
-        return KafkaReading(source, tasks_max)
-    return BusReading(source, on_span_batch)
-
-
-def _is_sparks_own(source: RunnerInput) -> bool:
-    """Whether the runner reads the bus through Spark's own Kafka source."""
-    return source.bus_url.startswith("kafka://") and source.kafka_reader is KafkaReaderKind.SOURCE
-
-
-class _QueryOverError(Exception):
-    """Raised in foreachBatch to end the query; the runner may continue with another query."""
 
 
 class OrderedRunner:
@@ -88,56 +50,75 @@ class OrderedRunner:
         on_end: OnEnd,
         options: SessionOptions | None = None,
         begin: Callable[[SessionOptions], Session] = Session,
+        spark: SparkOptions | None = None,
+        on_slots: OnSlots = lambda slots, wanted: None,
     ) -> None:
-        """`begin`: creates the Spark session, which `stop` ends. `options`: those of the session; None chooses them for this
-        machine."""
+        """`begin`: creates the Spark session, which `stop` ends; not used with a master. `options`: those of the session; None
+        chooses them for this machine. `on_slots`: called while slots of a master are awaited. Raises UsageError if the master's
+        tasks cannot reach the bus."""
         self._source = source
+        self._spark, self._on_slots = spark or SparkOptions(), on_slots
         self._begin = begin
         self._on_batch = on_batch
         self._on_end = on_end
         self.notice = ""
         """Advice for the log: the missing file that would make this runner faster; "" if none is missing."""
         self._options = options or self._default_options()
-        self._reading = _reading(source, self._options.cores, self._on_span_batch)
-        self._positions: dict[tuple[int, int], int] = {}
-        self._queries = 0
+        self._master = parse_master(self._spark.master) if self._spark.master else None
+        if self._master is not None and not self._master.is_local and source.bus_url.startswith(("sqlite:", "memory:")):
+            raise UsageError("a bus in a file exists on one machine only", hint="use Kafka if executors run on other machines")
         self._session: Session | None = None
+        self._cluster: SparkCluster | None = None
+        self._spans: SpanServer | None = None
         self._query: StreamingQuery | None = None
         self._lock = threading.Lock()
         self._end: RunnerEnd | None = None
         self._ended = threading.Event()
-        self._greeted = threading.Event()
-        self._in_batch = threading.Lock()
-        self._relay = Relay()
         self._decoding = decoding_size()
         self._stopping = threading.Event()
 
     def _default_options(self) -> SessionOptions:
         cores = min(CORES_MAX, os.cpu_count() or 1)
         jar, self.notice = available(BARE_FILE_SYSTEM)
-        kafka = ensure_kafka_source() if _is_sparks_own(self._source) else cached_kafka_source()
-        archive = existing_archive(cache_folder(), jar, kafka)
+        archive = existing_archive(cache_folder(), jar)
         if archive is None and not self.notice:
             self.notice = f"no archive of spark's classes in {cache_folder()}; {HINT}"
-        return SessionOptions(cores, jar, kafka, archive)
+        conf, given = ui_conf(self._spark.ui_port), self._spark.conf
+        return SessionOptions(cores, jar, archive=archive, conf=conf, given=given)
 
     def start(self, start_offsets: Positions) -> None:
-        self._positions = self._checked_positions(start_offsets)
-        session = self._begin(self._options)
-        self._session = session
+        positions = self._checked_positions(start_offsets)
+        session = self._session = self._new_session()
         _watch(self._watch_jvm, "watch-jvm")
         try:
-            self._reading.warm(session, self._positions)
-            self._query = self._start_query(session)
+            spans = self._spans = self._span_server(positions)
+            self._query = self._start_query(session, spans)
         except Exception as error:
-            reason = error if isinstance(error, HotspareError) else unpack(str(error))
+            reason = error if isinstance(error, HotspareError) else query_error(str(error))
             self._stopping.set()
-            self._reading.close(BATCH_END_WAIT_S)
-            session.stop()
-            self._relay.close()
+            self._end_session()
             raise reason from error
         _watch(self._watch_query, "watch-query")
-        self._await_greeting()
+        self._await_reader(session, spans)
+
+    def _new_session(self) -> Session:
+        if self._master is None:
+            return self._begin(self._options)
+        source, spark = self._source, self._spark
+        wanted = readers_max(source.topics, source.shards)
+        conf = {**ui_conf(spark.ui_port), **spark.conf}
+        self._cluster = SparkCluster(SparkClusterOptions(self._master, "hotspare", wanted, conf))
+        try:
+            self._cluster.await_slots(self._on_slots)
+        except BaseException:
+            self._cluster.stop()
+            raise
+        return self._cluster.session
+
+    def _span_server(self, positions: Positions) -> SpanServer:
+        cluster, cores = self._cluster, self._options.cores
+        host, slots = (LOOPBACK, lambda: cores) if cluster is None else (cluster.host, cluster.slots)
+        return SpanServer(self._source, positions, host, slots, self._on_span_batch, self._on_reader_error)
 
     @property
     def session(self) -> Session:
@@ -146,72 +127,53 @@ class OrderedRunner:
             raise RunnerError("the runner was not started")
         return self._session
 
-    def _await_greeting(self) -> None:
-        """Waits for the query's first batches, which are empty and slow: they load and compile the code that every batch needs.
-        Then ends the processes that planned the query. Raises RunnerError, or the runner's error, if the batches do not arrive in
-        GREETING_TIMEOUT_S."""
-        if not self._reading.greetings:
-            return
-        if self._greeted.wait(GREETING_TIMEOUT_S) and self._end is None:
-            self.session.end_planners()
+    @property
+    def ui_url(self) -> str:
+        """The URL of Spark's user interface; "" without one."""
+        return str(self.session.spark.sparkContext.uiWebUrl or "")
+
+    def _await_reader(self, session: Session, spans: SpanServer) -> None:
+        """Waits until a task reads. The query's first batches are empty and slow: they load and compile the code that every batch
+        needs. Then ends the processes that planned the query. Raises RunnerError, or the runner's error, if no task reads within
+        START_TIMEOUT_S."""
+        if spans.has_reader.wait(START_TIMEOUT_S) and self._end is None:
+            session.end_planners()
             return
         end = self._end
         self.stop()
         if end is not None and end.error is not None:
             raise end.error
-        raise RunnerError(f"spark delivered no batch within {GREETING_TIMEOUT_S:.0f} s of its start")
+        raise RunnerError(f"spark started no reader within {START_TIMEOUT_S:.0f} s")
 
     def _checked_positions(self, start_offsets: Positions) -> dict[tuple[int, int], int]:
+        """Returns the complete positions. Raises PositionLost unless the topics hold them."""
         bus = open_bus(self._source.bus_url)
         try:
             positions = complete_positions(bus, self._source.topics, start_offsets)
-            self._reading.prepare(bus, positions)
+            check_positions(bus, self._source.topics, positions)
             return positions
         finally:
             bus.close()
 
-    def _start_query(self, session: Session) -> StreamingQuery:
-        self._queries += 1
-        return (
-            self._reading.frames(session, self._positions)
-            .writeStream.foreachBatch(self._foreach_batch)
-            .option("checkpointLocation", str(session.scratch / f"checkpoint-{self._queries}"))
-            .start()
-        )
+    def _start_query(self, session: Session, spans: SpanServer) -> StreamingQuery:
+        source = self._source
+        head = cloudpickle.dumps(source.head) if source.head_place is HeadPlace.WORKERS else None
+        given = SpanInput(source.bus_url, source.topics, source.limits, source.shards, head, spans.address)
+        session.spark.dataSource.register(bus_source(given))
+        rows = session.spark.readStream.format(SOURCE_NAME).load()
+        checkpoint = session.scratch / "checkpoint"
+        return rows.writeStream.format("noop").queryName("input").option("checkpointLocation", str(checkpoint)).start()
 
-    def _foreach_batch(self, rows: DataFrame, batch_id: int) -> None:
-        with self._in_batch:
-            if self._ended.is_set():
-                raise _QueryOverError
-            if self._stopping.is_set():
-                return
-            collected = rows.toArrow()  # when this returns, the batches of a long-lived micro-batch have been handed over
-            batches = [batch for batch in self._reading.batches(collected) if batch.num_rows]
-            if batch_id + 1 >= self._reading.greetings:
-                self._greeted.set()
-            if not batches:
-                return
-            read_s = time.monotonic()
-            self._relay.submit_task(lambda: self._process_batches(batches))
-            is_over = self._reading.adjust_pace(batches, self._positions, collected.nbytes)
-            self._advance(batches)
-            if is_over:
-                raise _QueryOverError
-            if not is_near_limits(batches, self._source.limits):
-                self._source.pace.wait(read_s, self._is_over)
-
-    def _process_batches(self, batches: list[pa.RecordBatch]) -> None:
-        """Delivers the batches to `on_batch`; runs in the relay's thread, while Spark continues to read. Failures are reported as
-        the runner's end."""
+    def _on_span_batch(self, batches: list[pa.RecordBatch]) -> bool:
+        """Delivers the batches of one read to `on_batch`; returns False to end reading. Failures are reported as the runner's
+        end."""
         if not self._is_over():
             with self._failures_reported():
                 self._hand_over(batches)
-
-    def _on_span_batch(self, batches: list[pa.RecordBatch]) -> bool:
-        """Delivers the batches of a long-lived micro-batch to `on_batch`; returns False to end the micro-batch. The SpanServer
-        stores the position."""
-        self._process_batches(batches)
         return not self._is_over()
+
+    def _on_reader_error(self, error: HotspareError) -> None:
+        self._report(RunnerEnd(EndCause.FAILED, error))
 
     def _is_over(self) -> bool:
         return self._stopping.is_set() or self._ended.is_set()
@@ -233,42 +195,17 @@ class OrderedRunner:
                     return
                 self._on_batch(step, next_input)
 
-    def _advance(self, batches: list[pa.RecordBatch]) -> None:
-        """Advances the positions past the batches submitted to the relay, so that a restarted query does not read them again."""
-        for batch in batches:  # each of one partition, in order
-            key = batch.column("topic")[0].as_py(), batch.column("partition")[0].as_py()
-            self._positions[key] = batch.column("offset")[-1].as_py() + 1
-
     def _watch_jvm(self) -> None:
         if self._session is not None:
             self._report(RunnerEnd(EndCause.PROCESS_DIED, self._session.wait_for_death()))
 
     def _watch_query(self) -> None:
-        while (query := self._query) is not None and (session := self._session) is not None:
-            failure = _end_of(query)
-            self._await_foreach()  # Spark does not wait for foreachBatch, which moves the positions
-            if session.dies_within(DEATH_WAIT_S if failure else 0.0):
-                return  # the other watcher reports a dead JVM
-            if self._ended.is_set() or self._stopping.is_set():
-                self._report(RunnerEnd(EndCause.STOPPED))
-                return
-            try:
-                error = self._reading.error_or_restart(
-                    failure, dict(self._positions), lambda seconds: not self._stopping.wait(seconds)
-                )
-                if error is None:
-                    with self._lock:
-                        if not self._stopping.is_set():
-                            self._query = self._start_query(session)
-                            continue
-            except Exception as broken:
-                error = broken if isinstance(broken, HotspareError) else unpack(_text(broken))
-            self._report(RunnerEnd(EndCause.FAILED, error))
+        if (query := self._query) is None or (session := self._session) is None:
             return
-
-    def _await_foreach(self) -> None:
-        if self._in_batch.acquire(timeout=BATCH_END_WAIT_S):
-            self._in_batch.release()
+        failure = _end_of(query)
+        if session.dies_within(DEATH_WAIT_S if failure else 0.0):
+            return  # the other watcher reports a dead JVM
+        self._report(RunnerEnd(EndCause.FAILED, query_error(failure)))
 
     def _report(self, end: RunnerEnd) -> None:
         with self._lock:
@@ -278,7 +215,8 @@ class OrderedRunner:
             end = self._end
         self._ended.set()
         self._source.pace.wake()
-        self._greeted.set()
+        if self._spans is not None:
+            self._spans.has_reader.set()
         self._on_end(end)
 
     def wait(self, timeout_s: float | None = None) -> RunnerEnd | None:
@@ -288,65 +226,31 @@ class OrderedRunner:
     def stop(self) -> None:
         self._stopping.set()
         self._source.pace.wake()
-        with self._lock:
-            session, query = self._session, self._query
-        if session is None:
+        if self._session is None:
             return
-        self._reading.close(BATCH_END_WAIT_S)
-        if query is not None and session.jvm_is_alive():
-            # Spark would interrupt a batch in the middle of its answer to Python; the next batch sees that it has to stop.
-            self._await_foreach()
-            self._relay.wait_until_idle(BATCH_END_WAIT_S)
-            with suppress(Exception):  # the JVM ends below, whatever Spark raises
-                query.stop()
-        session.stop()
-        self._relay.close()
+        self._end_session()
         self._report(RunnerEnd(EndCause.STOPPED))
 
+    def _end_session(self) -> None:
+        """Ends the readers, the query and the session, in this order."""
+        is_running = self._query is not None and self.session.jvm_is_alive() and _is_active(self._query)
+        if self._spans is not None:
+            self._spans.close(BATCH_END_WAIT_S if is_running else 0.0)
+        if self._query is not None and self.session.jvm_is_alive():
+            with suppress(Exception):  # the JVM ends below, whatever Spark raises
+                self._query.stop()
+        if self._cluster is not None:
+            self._cluster.stop()
+        else:
+            self.session.stop()
 
-class Relay:
-    """Processes one batch while Spark reads the next: a thread runs the tasks of foreachBatch, one at a time, in order.
 
-    At most one task runs, and no further task is queued. `submit_task` and `wait_until_idle` may be called from any thread.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._task: Callable[[], None] | None = None
-        self._closed = False
-        threading.Thread(target=self._work, name="relay", daemon=True).start()
-
-    def submit_task(self, task: Callable[[], None]) -> None:
-        """Waits until the task before is done, then hands `task` to the thread and returns. `task` must not raise. After `close`,
-        `task` is dropped."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._task is None or self._closed)
-            if not self._closed:
-                self._task = task
-                self._changed.notify_all()
-
-    def wait_until_idle(self, timeout_s: float | None = None) -> bool:
-        """Waits until no task runs, at most `timeout_s`; returns whether no task runs."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self._task is None, timeout_s)
-
-    def close(self) -> None:
-        """Unblocks waiting callers of `submit_task`, and ends the thread after its current task."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
-    def _work(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._task is not None or self._closed)
-                task = self._task
-            if task is None:
-                return
-            task()
-            with self._changed:
-                self._task = None
-                self._changed.notify_all()
+def _is_active(query: StreamingQuery) -> bool:
+    """Whether the query runs; False if the JVM is dying."""
+    try:
+        return bool(query.isActive)
+    except Exception:
+        return False
 
 
 def _end_of(query: StreamingQuery) -> str:

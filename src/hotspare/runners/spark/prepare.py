@@ -10,13 +10,10 @@ import os
 import sys
 import tempfile
 import threading
-import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
 
 from hotspare.base.errors import HotspareError, RunnerError
 from hotspare.base.file_locks import exclusive_lock
@@ -26,33 +23,26 @@ from hotspare.runners.contract import BatchLimits, RunnerEnd, RunnerInput, Sourc
 from hotspare.runners.spark.archive import archive_path
 from hotspare.runners.spark.jars import (
     BARE_FILE_SYSTEM,
-    KAFKA_SOURCE,
     available,
     cache_folder,
-    cached_kafka_source,
     ensure,
-    through_spark,
 )
 from hotspare.runners.spark.ordered import OrderedRunner
-from hotspare.runners.spark.session import Session, SessionOptions
+from hotspare.runners.spark.session import SessionOptions
 
 TRAINING_TIMEOUT_S = 180.0
 _KEPT = 4
 _TRAINING_BATCHES = 5
-_NOT_LOADED = ("META-INF", "module-info", "org.apache.kafka.shaded", "org.apache.kafka.clients.producer", "org.apache.kafka.server")
 _LIMITS = BatchLimits(messages_max=10)
 
 
 def main() -> int:
-    """Fetches missing jars and makes the archive; returns the exit status. If a file fails, prints the reason, continues with the
-    other files, and returns 1."""
+    """Fetches the jar and makes the archive; returns the exit status. If a file fails, prints the reason, continues with the
+    other file, and returns 1."""
     folder = cache_folder()
-    status = 0
-    with through_spark() as fetch:
-        for jar in (BARE_FILE_SYSTEM, *KAFKA_SOURCE):
-            status |= _printed_result(lambda jar=jar: ensure(jar, folder, fetch))  # type: ignore[misc]
+    status = _printed_result(lambda: ensure(BARE_FILE_SYSTEM, folder))
     bare, _ = available(BARE_FILE_SYSTEM)
-    return status | _printed_result(lambda: ensure_archive(folder, bare, cached_kafka_source()))
+    return status | _printed_result(lambda: ensure_archive(folder, bare))
 
 
 def _printed_result(make: Callable[[], Path]) -> int:
@@ -65,16 +55,16 @@ def _printed_result(make: Callable[[], Path]) -> int:
     return 0
 
 
-def ensure_archive(folder: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...] = ()) -> Path:
+def ensure_archive(folder: Path, bare_file_system: Path | None) -> Path:
     """Returns the archive's path, after making the archive if it is missing, which takes about half a minute. Raises RunnerError if
     the archive cannot be made."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = archive_path(folder, bare_file_system, kafka_source)
+    path = archive_path(folder, bare_file_system)
     with exclusive_lock(path.with_suffix(".lock")):
         if not path.is_file():
             with tempfile.TemporaryDirectory(dir=folder) as fresh:
                 written = Path(fresh) / path.name
-                _train(Path(fresh), written, bare_file_system, kafka_source)
+                _train(Path(fresh), written, bare_file_system)
                 if not written.is_file():
                     raise RunnerError("the JVM wrote no archive of its classes")
                 written.chmod(0o644)
@@ -90,7 +80,7 @@ def _delete_old_archives(folder: Path) -> None:
         old.unlink(missing_ok=True)
 
 
-def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_source: tuple[Path, ...]) -> None:
+def _train(folder: Path, written: Path, bare_file_system: Path | None) -> None:
     """Runs a query over a few batches in a session that writes its loaded classes to `written`. Raises RunnerError if Spark
     delivers no batch."""
     url = f"sqlite:///{folder / 'training.db'}"
@@ -104,32 +94,16 @@ def _train(folder: Path, written: Path, bare_file_system: Path | None, kafka_sou
         ended.set()
         seen.release(_TRAINING_BATCHES)
 
-    options = SessionOptions(
-        cores=os.cpu_count() or 1, bare_file_system=bare_file_system, kafka_source=kafka_source, archive_to_write=written
-    )
+    options = SessionOptions(cores=os.cpu_count() or 1, bare_file_system=bare_file_system, archive_to_write=written)
     source = RunnerInput(url, (SourceTopic("in"),), _same, limits=_LIMITS)
     runner = OrderedRunner(source, lambda _table, _next: seen.release(), on_end, options)
     try:
         runner.start({})
         if not all(seen.acquire(timeout=TRAINING_TIMEOUT_S) for _ in range(_TRAINING_BATCHES)) or ended.is_set():
             raise RunnerError("spark delivered no batch while its classes were recorded")
-        _load_classes(runner.session, kafka_source)
     finally:
         runner.stop()
         bus.close()
-
-
-def _load_classes(session: Session, jars: tuple[Path, ...]) -> None:
-    """Loads the classes of the Kafka source's jars, so that the archive contains them. A query would need a broker for that."""
-    jvm = session.spark.sparkContext._jvm
-    loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
-    for jar in jars:
-        with zipfile.ZipFile(jar) as content:
-            names = [name.removesuffix(".class").replace("/", ".") for name in content.namelist() if name.endswith(".class")]
-        for name in names:
-            if not name.startswith(_NOT_LOADED):
-                with suppress(Py4JJavaError):  # some need libraries that a reader does without
-                    jvm.java.lang.Class.forName(name, False, loader)  # noqa: FBT003 - Java's own signature
 
 
 def _same(raw: pa.RecordBatch) -> list[pa.RecordBatch]:

@@ -24,7 +24,7 @@ from typing import IO
 
 import psutil
 import pyspark
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
@@ -33,6 +33,7 @@ from hotspare.base.errors import RunnerError
 from hotspare.base.interpreter import ENVIRONMENT
 from hotspare.base.scratch import make_scratch
 from hotspare.runners.spark.jre import find_java
+from hotspare.runners.spark.private import conf_of_gateway, reset_globals, silence_accumulators
 from hotspare.runners.spark.settings import jvm_options, session_conf
 
 START_TIMEOUT_S = 60.0
@@ -60,7 +61,7 @@ parent. Doing this between fork and exec is not possible, because a process with
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
     """The options of a session. `cores`: Spark's task slots. `bare_file_system` (a jar of jars.py) and `archive` (archive.py) make
-    the session faster; they may be None. `kafka_source`: the jars of Spark's Kafka source. `archive_to_write`: the path of an
+    the session faster; they may be None. `jars`: further jars, last on the class path. `archive_to_write`: the path of an
     archive that the JVM writes when it ends, which takes some seconds.
 
     `conf` overrides the settings of settings.py. `given` overrides both and is passed to Spark alone: it may be secret, and every
@@ -69,7 +70,7 @@ class SessionOptions:
 
     cores: int
     bare_file_system: Path | None = None
-    kafka_source: tuple[Path, ...] = ()
+    jars: tuple[Path, ...] = ()
     archive: Path | None = None
     archive_to_write: Path | None = None
     heap_mib: int = 1024
@@ -129,7 +130,7 @@ class Session:
             stopping = threading.Thread(target=_stop_quietly, args=(self.spark,), name="spark-stop", daemon=True)
             stopping.start()
             stopping.join(STOP_TIMEOUT_S)
-        _reset_gateway()
+        reset_globals()
         end_process(self.jvm, self._stop_timeout_s)
         shutil.rmtree(self.scratch, ignore_errors=True)
 
@@ -146,7 +147,7 @@ def _start_jvm(options: SessionOptions, conf: dict[str, str], scratch: Path) -> 
     info = scratch / "gateway"
     for folder in ("local", "sockets", "work", "home"):
         (scratch / folder).mkdir()
-    class_path = [str(home / "jars" / "*"), *map(str, options.kafka_source)]
+    class_path = [str(home / "jars" / "*"), *map(str, options.jars)]
     if options.bare_file_system is not None:
         class_path.insert(0, str(options.bare_file_system))
     command = [
@@ -237,7 +238,7 @@ def _connect(info: Path, conf: dict[str, str]) -> SparkSession:
         gateway = launch_gateway()
     finally:
         del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
-    spark_conf = SparkConf(loadDefaults=False, _jvm=gateway.jvm)
+    spark_conf = conf_of_gateway(gateway)
     spark_conf.setAll(conf.items())
     context = SparkContext(gateway=gateway, conf=spark_conf)
     context.pythonExec = sys.executable  # workers run what we run, whatever `python3` on PATH is
@@ -260,22 +261,8 @@ def _own_interrupt_handler() -> Iterator[None]:
 
 def _stop_quietly(spark: SparkSession) -> None:
     with suppress(Exception):  # a dying JVM may raise any error
-        accumulators = spark.sparkContext._accumulatorServer
-        accumulators.handle_error = lambda *_: None  # it would print that the JVM closed its connection
+        silence_accumulators(spark.sparkContext)
         spark.stop()
-
-
-def _reset_gateway() -> None:
-    """Resets PySpark's global variables, so that a later session of this process can use another JVM."""
-    gateway = SparkContext._gateway
-    if gateway is not None:
-        with suppress(Exception):
-            gateway.shutdown()
-    SparkContext._gateway = None
-    SparkContext._jvm = None
-    SparkContext._active_spark_context = None
-    SparkSession._instantiatedSession = None
-    SparkSession._activeSession = None
 
 
 def end_process(process: subprocess.Popen[bytes], timeout_s: float) -> None:

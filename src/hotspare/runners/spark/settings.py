@@ -13,6 +13,9 @@ PYTHON_SETTING = "spark.pyspark.python"
 IVY = "ivy"
 """The subfolder of the scratch folder in which Spark's resolver stores fetched files."""
 
+TASK_FAILURES_MAX = 1_000_000
+"""Limit on the failures of one job: enough for one failure every half minute for a year."""
+
 MODULE_OPTIONS = (
     # The options of Spark's own launcher (org.apache.spark.launcher.JavaModuleOptions, 4.2.0).
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -69,7 +72,8 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> di
     """Returns the settings of a session. `cores`: the number of task slots. `scratch`: a folder that is deleted when the session
     ends. `bare_file_system`: the path of that jar; None without it."""
     conf = {
-        "spark.master": f"local[{cores}]",
+        # Without the second number the first lost Python process would end the query.
+        "spark.master": f"local[{cores},{TASK_FAILURES_MAX}]",
         "spark.app.name": "hotspare",
         "spark.submit.deployMode": "client",
         # Nothing listens beyond this machine.
@@ -119,18 +123,9 @@ def session_conf(scratch: Path, cores: int, bare_file_system: Path | None) -> di
     return conf
 
 
-KAFKA_CONF = {
-    # Each poll costs the JVM and the broker a few requests, and unlike the other reader, Kafka's does not wait by itself.
-    "spark.sql.streaming.pollingDelay": "5ms",
-    # A task's rows reach Python in few pieces. The limit in bytes is off, because Spark would add up the bytes after every row, in
-    # time that grows with the square of their number; the runner bounds a batch by itself.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-}
-"""The settings that differ if Spark's own Kafka source reads."""
-
-TASK_FAILURES_MAX = 1_000_000
-"""Limit on the failures of one job: enough for one failure every half minute for a year."""
+def ui_conf(port: int) -> dict[str, str]:
+    """Returns the settings of Spark's user interface at `port` of the driver's address; none for port 0."""
+    return {"spark.ui.enabled": "true", "spark.ui.port": str(port), "spark.ui.liveUpdate.period": "1s"} if port else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,8 +32,9 @@ from hotspare.base.errors import RunnerError, UsageError
 from hotspare.base.scratch import make_scratch
 from hotspare.rows import kernel_files
 from hotspare.rows.machine_code import MACHINE_CODE
+from hotspare.runners.spark import private
 from hotspare.runners.spark.archive import existing_archive
-from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder, cached_kafka_source
+from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, available, cache_folder
 from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.runners.spark.settings import PYTHON_SETTING, TASK_FAILURES_MAX, limits_conf
 
@@ -128,8 +129,7 @@ class SparkCluster:
     def _session_options(self) -> SessionOptions:
         options, master = self._options, self._options.master
         jar, _ = available(BARE_FILE_SYSTEM)
-        kafka = cached_kafka_source()
-        archive = existing_archive(cache_folder(), jar, kafka)
+        archive = existing_archive(cache_folder(), jar)
         conf = limits_conf() | {
             "spark.master": master.url,
             "spark.app.name": options.name,
@@ -157,9 +157,7 @@ class SparkCluster:
             }
         if self._shipment is not None:
             conf |= {"spark.archives": self._shipment.archives}
-        return SessionOptions(
-            cores=1, bare_file_system=jar, kafka_source=kafka, archive=archive, conf=conf, given=options.given, variables=variables
-        )
+        return SessionOptions(cores=1, bare_file_system=jar, archive=archive, conf=conf, given=options.given, variables=variables)
 
     def _own_spark_home(self) -> Path:
         """Makes a Spark home for the executors of this machine and returns its path. It has only the jars, because executors write
@@ -178,8 +176,7 @@ class SparkCluster:
 
     def slots(self) -> int:
         """Returns the number of tasks that can currently run at a time."""
-        scala = self.session.spark.sparkContext._jsc.sc()
-        return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
+        return private.slots(self.session.spark.sparkContext)
 
     def await_slots(self, told: OnSlots = lambda slots, wanted: None) -> int:
         """Waits until the wanted number of slots exists, or no more slots appear (`await_stable_slots`); returns their number.

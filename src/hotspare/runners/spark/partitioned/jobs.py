@@ -15,6 +15,7 @@ from typing import Any
 from pyspark import InheritableThread, TaskContext
 
 from hotspare.base.errors import RunnerError
+from hotspare.runners.spark import private
 from hotspare.runners.spark.partitioned.cluster import SparkCluster
 from hotspare.runners.spark.partitioned.place import RunningAttempt, TaskPlace
 
@@ -24,8 +25,6 @@ _LOOK_S = 0.05
 _RUNNING = "RUNNING"
 _FAILED = ("FAILED", "KILLED")
 """The states, in Spark's status store, of a failed attempt, after which Spark starts another attempt."""
-_ATTEMPTS_MAX = 10_000
-"""Limit on the attempts requested from Spark's status store: more than the store retains."""
 
 
 TaskFunction = Callable[[TaskPlace], Any]
@@ -62,7 +61,7 @@ class TaskJobs:
     def end_executor(self, executor: str) -> None:
         """Makes Spark kill an executor and start another in its place, best effort."""
         with suppress(Exception):
-            self._context._jsc.sc().killAndReplaceExecutor(executor)
+            private.replace_executor(self._context, executor)
 
     def running(self, name: str) -> RunningAttempt | None:
         """Returns the running attempt of the job `name`; None if no attempt runs, or Spark does not answer."""
@@ -70,7 +69,7 @@ class TaskJobs:
             tracker = self._context.statusTracker()
             jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(name)]
             for stage in (stage for job in jobs if job is not None for stage in job.stageIds):
-                for task in self._tasks(stage):
+                for task in private.attempts(self._context, stage):
                     if task.status() == _RUNNING:
                         return RunningAttempt(str(task.executorId()), int(time.time() * 1_000) - int(task.launchTime().getTime()))
         return None
@@ -98,12 +97,7 @@ class TaskJobs:
 
     def _task(self, place: TaskPlace) -> Any:
         """Returns the record of an attempt in Spark's status store; None if it is missing."""
-        return next((task for task in self._tasks(place.stage) if task.taskId() == place.id), None)
-
-    def _tasks(self, stage: int) -> Iterator[Any]:
-        """Returns the records of a stage's attempts in Spark's status store, the newest first."""
-        tasks = self._context._jsc.sc().statusStore().taskList(stage, 0, _ATTEMPTS_MAX)
-        return (tasks.apply(index) for index in reversed(range(tasks.size())))
+        return next((task for task in private.attempts(self._context, place.stage) if task.taskId() == place.id), None)
 
 
 def _worked(work: TaskFunction, _: Iterable[object]) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from hotspare.base.addresses import LOOPBACK, HostPort
-from hotspare.host.partitioned.link import (
+from hotspare.base.link import (
     Channel,
     LinkBrokenError,
     LinkServer,
@@ -34,7 +34,7 @@ def serving(secret: bytes = SECRET) -> Iterator[tuple[LinkServer, list[Message]]
         heard.append(message)
         channel.send({"count": len(heard)})
 
-    server = LinkServer(LOOPBACK, secret, on_message)
+    server = LinkServer(LOOPBACK, secret, on_message, WAIT_S)
     try:
         yield server, heard
     finally:
@@ -43,7 +43,7 @@ def serving(secret: bytes = SECRET) -> Iterator[tuple[LinkServer, list[Message]]
 
 def test_both_sides_say_what_they_want_in_order() -> None:
     with serving() as (server, heard):
-        channel = connect_channel(server.address, SECRET, WAIT_S)
+        channel = connect_channel(server.address, SECRET, WAIT_S, WAIT_S)
         said = [{"kind": "report", "text": "ä" * size} for size in (0, 1, 70_000)]
         for message in said:
             channel.send(message)
@@ -57,7 +57,7 @@ def test_both_sides_say_what_they_want_in_order() -> None:
 def test_who_does_not_know_the_secret_is_not_let_in(own: bytes) -> None:
     """Tries a task without the secret, and a driver without it."""
     with serving() as (server, heard), pytest.raises(LinkBrokenError):
-        connect_channel(server.address, own, WAIT_S)
+        connect_channel(server.address, own, WAIT_S, WAIT_S)
     assert heard == []
 
 
@@ -76,7 +76,7 @@ def test_a_task_says_nothing_to_a_driver_that_does_not_know_the_secret() -> None
     thread = threading.Thread(target=impostor)
     thread.start()
     with pytest.raises(LinkBrokenError, match="does not know the secret"):
-        connect_channel(HostPort(LOOPBACK, listener.getsockname()[1]), SECRET, WAIT_S)
+        connect_channel(HostPort(LOOPBACK, listener.getsockname()[1]), SECRET, WAIT_S, WAIT_S)
     thread.join(WAIT_S)
     listener.close()
     assert [len(part) for part in heard] == [64, 0]
@@ -90,11 +90,11 @@ def tapped() -> Iterator[tuple[Channel, Channel, socket.socket, socket.socket]]:
     driver_end, driver_wire = socket.socketpair()
     listener = socket.create_server((LOOPBACK, 0))
     found: list[Channel] = []
-    thread = threading.Thread(target=lambda: found.append(accept_channel(driver_end, SECRET, WAIT_S)))
+    thread = threading.Thread(target=lambda: found.append(accept_channel(driver_end, SECRET, WAIT_S, WAIT_S)))
     thread.start()
     port = listener.getsockname()[1]
     dialled: list[Channel] = []
-    dialling = threading.Thread(target=lambda: dialled.append(connect_channel(HostPort(LOOPBACK, port), SECRET, WAIT_S)))
+    dialling = threading.Thread(target=lambda: dialled.append(connect_channel(HostPort(LOOPBACK, port), SECRET, WAIT_S, WAIT_S)))
     dialling.start()
     wire, _ = listener.accept()
     for source, target, count in ((driver_wire, wire, 48), (wire, driver_wire, 64), (driver_wire, wire, 32)):
@@ -120,8 +120,8 @@ def _exactly(source: socket.socket, count: int) -> bytes:
 
 def _sent(channel: Channel, wire: socket.socket, message: Message) -> bytes:
     channel.send(message)
-    head = _exactly(wire, 4)
-    return head + _exactly(wire, 32 + int.from_bytes(head, "big"))
+    head = _exactly(wire, 8)
+    return head + _exactly(wire, 32 + int.from_bytes(head[:4], "big") + int.from_bytes(head[4:], "big"))
 
 
 def test_a_message_that_was_passed_on_is_taken() -> None:
@@ -153,7 +153,7 @@ def test_a_message_that_was_tampered_with_ends_the_connection(mischief: str) -> 
 
 def test_the_end_of_one_side_is_seen_by_the_other() -> None:
     with serving() as (server, heard):
-        channel = connect_channel(server.address, SECRET, WAIT_S)
+        channel = connect_channel(server.address, SECRET, WAIT_S, WAIT_S)
         channel.send({})
         wait_until(lambda: heard == [{}], "it is heard", WAIT_S)
         assert channel.receive(WAIT_S) == {"count": 1}
