@@ -24,7 +24,7 @@ from hotspare.rows.batch import RAW_SCHEMA
 from hotspare.runners.contract import HeadLike, Positions, SourceTopic
 from hotspare.runners.spark.span import SCANNED, SCANNED_DDL, SpanInput, SpanPlan, SpanTask, follow, request_plan
 
-GREETINGS = 25
+GREETINGS = 8
 """The number of empty first micro-batches. They take up to a second each, later ones much less (docs/spark.md)."""
 SOURCE_NAME = "hotspare"
 _EMPTY_RAW = pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA)
