@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import threading
+from contextlib import suppress
 from typing import Any
 
 import psutil
@@ -70,8 +71,10 @@ class Tally:
 
     def _report(self) -> None:
         peak_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        me = psutil.Process()
-        children = [{"pid": p.pid, "line": " ".join(p.cmdline())[-60:]} for p in me.children(recursive=True)]
+        children = []
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):  # the planners are ending
+                children.append({"pid": child.pid, "line": " ".join(child.cmdline())[-60:]})
         say("rows", rows=self.rows, batches=self.batches, mistakes=self.mistakes, peak_kib=peak_kib, children=children)
 
 
