@@ -23,6 +23,7 @@ KEPT: dict[str, str] = {
     "host.partitioned.shard_assignment": "decides where tasks run, and the application acts",
     "host.partitioned.task": "runs in another process than the application",
     "projects.esp_xml": "with what loads projects it is 722 lines",
+    "runners.spark.source": "the only file that knows Spark's data source interface",
     "scripting.lua.rewriting": "with the program it is 786 lines",
     "scripting.python.modules": "with the program it is 958 lines",
     "scripting.python.variables": "which variables are state: a subject of its own",

@@ -216,7 +216,7 @@ def test_a_later_attempt_continues_where_its_predecessor_was_delivered_and_the_p
 
 
 def test_a_task_that_dies_loses_nothing(bus: Bus) -> None:
-    """The thread that stands for the process ends in the middle of its second batch, again and again."""
+    """A generator plays the process, and is closed in the middle of its second batch, repeatedly."""
     taken = Taken()
     with served(taken, 1) as server:
         given = SpanInput("", TOPICS, LIMITS, 1, None, server.address)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hotspare.base.errors import RunnerError
 from hotspare.base.file_locks import exclusive_lock
-from hotspare.runners.spark.jars import Jar, cache_folder, cached, ensure, through_spark
+from hotspare.runners.spark.jars import Jar, cache_folder, cached, ensure_all
 
 KAFKA_SOURCE = (
     Jar("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", "64539c45e5d39f7ddb747312c239f38f5208d08c1a0ddf7d70beb2fbd9373705"),
@@ -43,8 +43,7 @@ def pinned_jars() -> tuple[Jar, ...]:
 
 def ensure_kafka_source(folder: Path | None = None) -> tuple[Path, ...]:
     """Returns the jars of Spark's Kafka source after fetching those that the cache lacks. Raises RunnerError if that fails."""
-    with through_spark() as fetch:
-        return tuple(ensure(jar, folder, fetch) for jar in KAFKA_SOURCE)
+    return ensure_all(KAFKA_SOURCE, folder)
 
 
 def class_path(folder: Path | None = None) -> str:

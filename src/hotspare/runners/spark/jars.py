@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,3 +128,10 @@ def through_spark() -> Iterator[Fetch]:
     finally:
         for session in sessions:
             session.stop()
+
+
+def ensure_all(jars: Sequence[Jar], folder: Path | None = None) -> tuple[Path, ...]:
+    """Returns the paths of the jars, after fetching those that the cache lacks with Spark's resolver. Raises RunnerError if a jar
+    cannot be fetched."""
+    with through_spark() as fetch:
+        return tuple(ensure(jar, folder, fetch) for jar in jars)
