@@ -17,14 +17,18 @@ from hypothesis import strategies as st
 from hotspare.base.addresses import LOOPBACK
 from hotspare.base.errors import HotspareError, PositionLost, RunnerError
 from hotspare.base.link import LinkBrokenError, new_secret
-from hotspare.bus.contract import Bus, Outgoing, Partition
+from hotspare.bus.contract import TICK, Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
+from hotspare.flow.head.head import Head
+from hotspare.flow.plan import compile_plan
 from hotspare.model.types import Field, FieldType, Schema
-from hotspare.rows.batch import decoded_schema
+from hotspare.projects.load import load_text
+from hotspare.rows.batch import MessageFormat, decoded_schema
 from hotspare.runners.contract import BatchLimits, HeadLike, ReadPace, RunnerInput, SourceTopic
-from hotspare.runners.reading import all_partitions
+from hotspare.runners.reading import MessageRun, all_partitions, raw_batch
 from hotspare.runners.spark.span import (
     DEATHS_MAX,
+    SCANNED,
     SPAN_S,
     OnSpanBatch,
     SpanInput,
@@ -34,6 +38,7 @@ from hotspare.runners.spark.span import (
     packed,
     readers_of,
     request_plan,
+    scanned,
     unpacked,
 )
 
@@ -42,6 +47,15 @@ START = {(0, 0): 0, (0, 1): 0, (1, 0): 0}
 LIMITS = BatchLimits(messages_max=6, wait_ms=20)
 MESSAGES = 40
 TIMEOUT_S = 60
+PROJECT = """
+project: p
+queries:
+  q:
+    windows:
+      a: {type: source, schema: "id*:int64,x:int64", opcodes: insert-only, index: empty}
+      b: {type: filter, condition: x > 3, publish: true}
+    edges: [a -> b]
+"""
 SHORT_S = 0.02
 """The duration of micro-batches of a few reads."""
 
@@ -356,6 +370,19 @@ def test_partitions_of_a_shard_have_the_same_reader(count: int, shards: int, slo
     assert len(readers) == min(slots, shards)
     by_shard = [{reader for reader, keys in enumerate(readers) for _, number in keys if number == shard} for shard in range(shards)]
     assert all(len(found) == 1 for found in by_shard)
+
+
+def test_spark_counts_each_event_also_dropped_ones_and_no_tick() -> None:
+    plan = compile_plan(load_text(PROJECT).resolved)
+    bus = MemoryBus().client("writer")
+    bus.create_topic("x")
+    values = [b"i,n,1,5\ni,n,2,1\ni,n,3,0", b"i,n,4,0", b"i,n,5,7\nno row\ni,n,6,9"]
+    bus.append(Partition("x"), [Outgoing(values[0]), TICK, *map(Outgoing, values[1:]), TICK])
+    raw = raw_batch(MessageRun(0, 0, bus.read(Partition("x"), 0, messages_max=9, bytes_max=1 << 20)), MessageFormat.CSV)
+    found = [row for batch in Head.from_plan(plan)(raw) for row in scanned(batch).to_pylist()]
+    assert found == [{"topic": 0, "partition": 0, "offset": offset} for offset in (0, 0, 0, 2, 3, 3, 3)]
+    assert scanned(raw).column("offset").to_pylist() == [0, 2, 3]
+    assert scanned(raw.slice(0, 0)).schema == SCANNED
 
 
 DECODED = decoded_schema([Schema(tuple(Field(t.value, t) for t in FieldType))])

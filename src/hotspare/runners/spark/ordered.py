@@ -1,7 +1,7 @@
 """The `ordered` runner: tasks of Spark read the bus and run the head, and the driver receives every batch in order of the input.
 
     bus --> a task for each reader: read, head --link--> [head, if it runs in the driver] --> on_batch
-                 `--- a row for each message ---> Spark's scan, which counts it
+                 `--- a row for each event ---> Spark's scan, which counts it
 
 Spark's query is a sequence of long-lived micro-batches (span.py). Two threads, one waiting for the query and one for the JVM,
 report an end at once.

@@ -1,5 +1,5 @@
-"""The private interface of Spark, as far as hotspare uses it. A new version of Spark may change it without notice: each name has a test in
-`tests/integration/spark/test_private.py`."""
+"""The private interface of Spark, as far as hotspare uses it. A new version of Spark may change it without notice: each name has a
+test in `tests/integration/spark/test_private.py`."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ GREETINGS = 8
 """The number of empty first micro-batches. They take up to a second each, later ones much less (docs/spark.md)."""
 SOURCE_NAME = "hotspare"
 _EMPTY_RAW = pa.RecordBatch.from_pylist([], schema=RAW_SCHEMA)
+_NOTHING = pa.RecordBatch.from_pylist([], schema=SCANNED)
 _NUMBER, _OFFSETS = "number", "offsets"
 
 
@@ -35,7 +36,7 @@ def bus_source(given: SpanInput) -> type[DataSource]:
     """Returns the data source class to register with a session. Its input is part of its code, which Spark shows nowhere."""
 
     class BusSource(DataSource):  # type: ignore[misc, unused-ignore]
-        """The data source of inbound messages: a row for each message. The messages themselves reach the driver over its link."""
+        """The data source of inbound messages: a row for each event. The events themselves reach the driver over its link."""
 
         @classmethod
         def name(cls) -> str:
@@ -114,7 +115,7 @@ class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
         if partition.number <= GREETINGS:
             if head is not None:
                 head(_EMPTY_RAW)
-            yield _EMPTY_RAW.select(SCANNED)
+            yield _NOTHING
             return
         task = SpanTask(partition.number, partition.reader, 0 if context is None else context.attemptNumber())
         yield from follow(_bus(given.bus_url), given, head, task)

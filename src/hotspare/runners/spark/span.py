@@ -2,7 +2,7 @@
 
 A micro-batch costs tens of milliseconds even if it has few messages, and an event waits for one and a half of them (docs/spark.md).
 So its tasks run for many batches. Each task reads the partitions of one *reader*, a group of inbound partitions, and runs the head.
-It sends the rows to the driver over a link (`base/link.py`), and yields to Spark one row for each message, which Spark counts. The
+It sends the rows to the driver over a link (`base/link.py`), and yields to Spark one row for each event, which Spark counts. The
 driver requests each batch. If many messages wait, it requests the next batch before it processes the current one: at most two
 batches of a reader are under way, and reading overlaps with the core. Otherwise it requests the next batch at the engine's pace
 (`contract.ReadPace`).
@@ -31,6 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
+import numpy as np
 import pyarrow as pa
 
 from hotspare.base.addresses import HostPort
@@ -47,6 +48,7 @@ from hotspare.base.link import (
 )
 from hotspare.bus.contract import Bus, Partition
 from hotspare.flow.head.unknown_members import unknown_of, with_unknown
+from hotspare.rows.batch import RowKind
 from hotspare.runners.contract import BatchLimits, HeadLike, Only, Positions, RunnerInput, SourceTopic
 from hotspare.runners.reading import (
     all_partitions,
@@ -68,9 +70,10 @@ READER_WAIT_S = 5.0
 """The time after which a micro-batch ends early because a reader has no task: the next one is planned for the slots that exist."""
 DEATHS_MAX = 10
 """The number of times that the processes of a reader may die at the same positions; then the runner ends."""
-SCANNED = ["topic", "partition", "offset"]
-"""The columns, of a raw batch, of the rows that a task yields to Spark."""
+SCANNED = pa.schema([("topic", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])
+"""The schema of the rows that a task yields to Spark: the place of an event's message."""
 SCANNED_DDL = "topic int, partition int, offset bigint"
+_NO_EVENTS = (RowKind.TICK, RowKind.END)
 
 OnSpanBatch = Callable[[list[pa.RecordBatch]], bool]
 """Callback with the batches of one read, raw or decoded, in order of topic and partition; called one at a time. Returns False to
@@ -390,8 +393,8 @@ class SpanInput:
 
 
 def follow(bus: Bus, given: SpanInput, head: HeadLike | None, task: SpanTask) -> Iterator[pa.RecordBatch]:
-    """Reads batches on request and sends them to the driver, until it ends the micro-batch or closes the link. Yields the rows of
-    SCANNED, one for each message. `head`: decodes the batches; None sends raw batches. While the bus is unavailable, batches are
+    """Reads batches on request and sends them to the driver, until it ends the micro-batch or closes the link. Yields rows of
+    SCANNED. `head`: decodes the batches; None sends raw batches. While the bus is unavailable, batches are
     empty. Any error ends the runner and is not raised."""
     with suppress(LinkBrokenError):
         channel = given.address.connect()
@@ -418,11 +421,28 @@ def _follow(bus: Bus, given: SpanInput, head: HeadLike | None, channel: Channel,
         batches = raw if head is None else [part for batch in raw for part in head(batch)]
         answer = {"kind": Kind.BATCH.value, "next": positions_to_json(positions), "more": is_near_limits(raw, limits)}
         channel.send(answer | {BODY: memoryview(packed(batches))} if batches else answer)
-        yield from (batch.select(SCANNED) for batch in raw)
+        yield from map(scanned, batches)
     ends = {}
     with suppress(BusError):  # they serve Spark's progress only
         ends = {key: bus.end_offset(Partition(topics[key[0]].name, key[1])) for key in keys}
     channel.send({"kind": Kind.OVER.value, "ends": positions_to_json(ends)})
+
+
+def scanned(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns the rows of SCANNED for a batch of one partition: one for each event of a decoded batch, also if the head dropped it,
+    or for each message of a raw batch; none for ticks."""
+    offset = batch.column("offset").to_numpy()
+    is_last = np.ones(len(offset), np.bool_)
+    if "kind" in batch.schema.names:
+        is_last[:-1] = offset[1:] != offset[:-1]
+        at = np.flatnonzero(is_last & ~np.isin(batch.column("kind").to_numpy(), _NO_EVENTS))
+        counts = batch.column("index").to_numpy()[at] + 1  # the last row of a message is kept, if only as dropped
+    else:
+        at = np.flatnonzero(~batch.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_))
+        counts = np.ones(len(at), np.int64)
+    return pa.RecordBatch.from_arrays(
+        [pa.array(np.repeat(batch.column(name).to_numpy()[at], counts)) for name in SCANNED.names], schema=SCANNED
+    )
 
 
 def _received(channel: Channel) -> Message:
