@@ -9,7 +9,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,10 @@ from tests.integration.spark.subject import head
 pytestmark = pytest.mark.spark
 
 WAIT_S = 240
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 PARTITIONS, MESSAGES = 4, 4_000
 TOPICS = (SourceTopic("rows", PARTITIONS),)
-WORKER = "pyspark.daemon pyspark.worker"
+WORKER = ["pyspark.daemon", "pyspark.worker"]
 
 
 class Counted:
@@ -126,9 +127,16 @@ def test_spark_counts_each_message_and_names_offsets_and_no_file_of_it_has_a_sec
 
 def workers_below(pid: int) -> list[int]:
     """Returns the ids of Python workers, without the daemons that fork them."""
-    found = [child for child in psutil.Process(pid).children(recursive=True) if " ".join(child.cmdline()).endswith(WORKER)]
+    found = [child for child in psutil.Process(pid).children(recursive=True) if command(child)[-2:] == WORKER]
     daemons = {child.ppid() for child in found}
     return [child.pid for child in found if child.pid not in daemons]
+
+
+def command(process: psutil.Process) -> list[str]:
+    """Returns the words of a process's command; none for a process that is ending."""
+    with suppress(psutil.Error):
+        return list(process.cmdline())
+    return []
 
 
 def test_a_killed_worker_is_replaced_and_loses_nothing(url: str) -> None:
@@ -145,16 +153,12 @@ def test_a_killed_worker_is_replaced_and_loses_nothing(url: str) -> None:
 def test_a_killed_executor_is_replaced_and_loses_nothing(url: str) -> None:
     with running(url, SparkOptions("local-cluster[2,1,512]")) as (counted, runner):
         counted.wait_for(MESSAGES // 2)
-        executors = [child for child in psutil.Process(runner.session.jvm.pid).children(recursive=True) if is_executor(child)]
+        executors = [child for child in psutil.Process(runner.session.jvm.pid).children(recursive=True) if EXECUTOR in command(child)]
         assert len(executors) == 2
         executors[0].kill()
         append(url, MESSAGES // 2, MESSAGES)
         counted.wait_for(MESSAGES)
     assert counted.is_exact
-
-
-def is_executor(process: psutil.Process) -> bool:
-    return "org.apache.spark.executor.CoarseGrainedExecutorBackend" in process.cmdline()
 
 
 def test_the_user_interface_is_at_the_port_that_was_named(url: str) -> None:
