@@ -1,4 +1,4 @@
-"""A row-by-row model of `formats.csv.grammar`, against which the vectorized parser is tested."""
+"""A row-by-row model of `formats.csv.grammar`, against which the loops are tested."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class RowSpan(NamedTuple):
         return data[self.begin : self.end]
 
 
-def row_at(data: bytes, at: int = 0, delimiter: bytes = b",") -> RowSpan:
-    """Returns the row that begins at `at`."""
+def row_at(data: bytes, at: int = 0, delimiter: bytes = b",", limit: int = grammar.ROW_BYTES_MAX) -> RowSpan:
+    """Returns the row that begins at `at`. `limit`: the most bytes of a row with line feeds."""
     begin, stop = at + len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK, at) else at, len(data)
     columns: list[tuple[int, int]] = []
     position = begin
@@ -54,7 +54,7 @@ def row_at(data: bytes, at: int = 0, delimiter: bytes = b",") -> RowSpan:
         if end >= stop or data[end] == _LINE_FEED:
             break
         position = end + 1
-    if end - at > grammar.ROW_BYTES_MAX and data.find(b"\n", at, end) >= 0:
+    if end - at > limit and data.find(b"\n", at, end) >= 0:
         return _cut(data, begin, Verdict.OPEN, columns)
     row_end = _without_return(data, begin, end)
     last_begin, last_end = columns[-1]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.cutters import RowCutter
 from hotspare.formats.csv.grammar import grammar, is_blank, quoted
-from hotspare.formats.csv.split import TextLayout, split
+from hotspare.formats.csv.split import Messages, TextLayout, split
 from hotspare.rows.bad_reasons import RowReason
 from tests.examples import examples
 from tests.formats.bad_rows import listed
@@ -29,11 +29,10 @@ def cut(data: bytes) -> list[bytes]:
 
 def decoded(messages: list[bytes], columns: int) -> list[tuple[int, int, object]]:
     """Returns (message, row, its columns or the reason why it is bad), in order."""
-    parts, bad = split(pa.array(messages, pa.binary()), TextLayout(columns))
+    rows, bad = split(Messages.from_values(pa.array(messages, pa.binary())), TextLayout(columns))
     found: list[tuple[int, int, object]] = [(row.message, row.row, row.reason) for row in listed(bad)]
-    for rows in parts:
-        values = zip(*(column.to_pylist() for column in rows.columns), strict=True)
-        found += zip(rows.message.tolist(), rows.index.tolist(), values, strict=True)
+    values = zip(*(column.to_pylist() for column in rows.texts()), strict=True)
+    found += zip(rows.message.tolist(), rows.index.tolist(), values, strict=True)
     return sorted(found, key=lambda row: row[:2])
 
 

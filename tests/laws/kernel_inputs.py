@@ -16,7 +16,16 @@ from hotspare.table.row_index import empty_index, grown_index
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
 from hotspare.windows.calculate.loops import RUNNING_WIDTH
 from hotspare.windows.calculate.operator import NewestObservations, PreviousBlock
-from tests.laws import aggregate_inputs, group_inputs, held_inputs, join_inputs, pattern_inputs, text_inputs, unloaded_inputs
+from tests.laws import (
+    aggregate_inputs,
+    csv_inputs,
+    group_inputs,
+    held_inputs,
+    join_inputs,
+    pattern_inputs,
+    text_inputs,
+    unloaded_inputs,
+)
 from tests.laws.text_inputs import crowded_index
 
 Args = tuple[Any, ...]
@@ -407,6 +416,9 @@ def write_outputs() -> Iterator[Args]:
 
 
 GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
+    "csv.split_rows": csv_inputs.split_rows,
+    "formats.read_cells": csv_inputs.read_cells,
+    "formats.gather_values": csv_inputs.gather_values,
     "hashing.xxh64": xxh64,
     "interning.intern_bytes": text_inputs.intern_bytes,
     "interning.hash_bytes": text_inputs.hash_bytes,

@@ -49,8 +49,8 @@ _REGISTRIES = frozenset({"hotspare.expressions.function_table"})
 
 
 def thin_modules(files: Iterable[Source]) -> dict[str, str]:
-    """Returns the only importer of each module that has one, in the same folder. Excludes modules that a registry names, kernels in
-    a window type's folder `loops`, and commands: `cli.main` loads those by name."""
+    """Returns the only importer of each module that has one, in the same folder. Excludes modules that a registry names, files
+    `loops` and a window type's folder `loops`, which have its kernels, and commands: `cli.main` loads those by name."""
     modules = {source.module: source for source in files}
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for source in modules.values():
@@ -71,7 +71,7 @@ def thin_modules(files: Iterable[Source]) -> dict[str, str]:
 def _is_by_layout(module: str) -> bool:
     folder, _, name = module.rpartition(".")
     is_of_type = folder.startswith("hotspare.windows.") and (name in _BY_LAYOUT or folder.endswith(".loops"))
-    return is_of_type or folder == "hotspare.cli"
+    return is_of_type or name == "loops" or folder == "hotspare.cli"
 
 
 def _is_registry(module: str) -> bool:

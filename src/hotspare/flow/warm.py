@@ -31,7 +31,8 @@ from hotspare.table.strings import StringTable
 from hotspare.table.unlinked import no_runs
 from hotspare.windows.registry import WINDOW_TYPES, examples_project
 
-_OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "D", "I")
+_OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "SafeDelete", "I")
+"""Opcodes of the example rows. A long word loads the kernel for texts that are not of a simple form."""
 _FEW, _FEW_TIMES = 7, 40
 """The rows per step, and the number of these small steps, which load the kernels for few rows. These steps cover the first message
 of each source. All remaining rows are one step, which saves half a second at the start of each engine."""

@@ -11,6 +11,7 @@ __all__ = [
     "event_texts",
     "kernel_files",
     "letters",
+    "loops",
     "machine_code",
     "merged",
     "ordering",

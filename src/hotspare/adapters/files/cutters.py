@@ -19,10 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.adapters.files.file_rows import FileRows, Row
+from hotspare.adapters.files.file_rows import FileRows, Int64s, Row
 from hotspare.formats.csv import grammar as csv_grammar
-from hotspare.formats.csv.lines import every_line
-from hotspare.formats.csv.quoting import SyntaxBytes, rows_of
+from hotspare.formats.csv.split import cut
 from hotspare.formats.json.cutting import TextEnd, event_begin, event_end
 
 LINE_BYTES_MAX = 16 << 20
@@ -62,7 +61,7 @@ class RowCutter:
     """Cuts bytes, in portions of any size, into complete rows. Blank rows are returned too: the caller skips them."""
 
     def __init__(self, position: int, delimiter: bytes = b",") -> None:
-        self._delimiter = delimiter[0]
+        self._delimiter = delimiter
         self._position = position
         self._line = 1
         self._rest = b""
@@ -104,25 +103,20 @@ class RowCutter:
     def _cut(self, text: bytes, text_end: TextEnd) -> tuple[FileRows, int]:
         if b'"' not in text:
             return self._cut_plain(text)
-        lines = every_line(pa.array([text], pa.binary()))
-        found = rows_of(lines, SyntaxBytes.from_buffer(lines.data, self._delimiter))
-        begin = np.append(0, lines.feed[:-1] + 1)
-        is_last = found.tail == len(begin) - 1  # it has no line end yet
+        found = cut([text], self._delimiter)
+        is_last = np.zeros(len(found.begin), np.bool_)
+        is_last[-1] = True  # it has no line end yet
         if text_end is TextEnd.OPEN:
-            is_last |= found.is_open & (len(text) - begin <= csv_grammar.ROW_BYTES_MAX)
-        is_last &= ~found.continues_row
+            is_last |= found.is_open & (len(text) - found.begin <= csv_grammar.ROW_BYTES_MAX)
         rest = int(np.argmax(is_last))
-        heads = np.flatnonzero(~found.continues_row[:rest])
-        ends = lines.feed[found.tail[heads]]
-        bounds = zip(heads.tolist(), begin[heads].tolist(), ends.tolist(), strict=True)
-        position, line = self._position + 1, self._line
-        rows = [Row(_without_return(text[start:end]), position + end, line + head) for head, start, end in bounds]
-        self._line += rest
-        return FileRows.from_rows(rows), int(begin[rest])
+        lines = self._line + np.searchsorted(_line_feeds(text), found.begin[: rest + 1])
+        ends = self._position + found.begin[1 : rest + 1].astype(np.int64)
+        self._line = int(lines[rest])
+        return FileRows(found.texts(rest), ends, lines[:rest]), int(found.begin[rest])
 
     def _cut_plain(self, text: bytes) -> tuple[FileRows, int]:
         """Cuts a text without quotes: each line is a row."""
-        feeds = np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED)
+        feeds = _line_feeds(text)
         if not len(feeds):
             return FileRows.from_rows([]), 0
         consumed, first_line = int(feeds[-1]) + 1, self._line
@@ -131,6 +125,11 @@ class RowCutter:
         if b"\r" in text:
             lines = pa.array([_without_return(line) for line in lines.to_pylist()], pa.binary())
         return FileRows(lines, self._position + 1 + feeds, np.arange(first_line, self._line)), consumed
+
+
+def _line_feeds(text: bytes) -> Int64s:
+    """Returns the places of all line feeds."""
+    return np.flatnonzero(np.frombuffer(text, np.uint8) == _LINE_FEED)
 
 
 def rows_of_text(text: bytes, delimiter: bytes = b",") -> list[bytes]:

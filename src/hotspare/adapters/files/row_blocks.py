@@ -9,7 +9,7 @@ import numpy as np
 from hotspare.adapters.failover.spread_source import Piece
 from hotspare.adapters.files.row_routing import RowRouting
 from hotspare.bus.contract import Partition
-from hotspare.formats.csv.quoting import begin_open
+from hotspare.formats.csv.split import begin_open
 from hotspare.formats.utf8 import is_utf8
 from hotspare.rows.batch import MessageFormat
 

@@ -23,7 +23,7 @@ from hotspare.adapters.files.row_file import Growth, RowFile
 from hotspare.adapters.files.source_bytes import open_bytes
 from hotspare.base.errors import UsageError
 from hotspare.formats.csv.grammar import grammar
-from hotspare.formats.csv.split import TextLayout, split
+from hotspare.formats.csv.split import Messages, TextLayout, split
 from hotspare.model.types import FIELDS_MAX
 from hotspare.rows.bad_reasons import RowReason
 
@@ -153,15 +153,15 @@ def _are_titles(path: Path, first: Sequence[bytes | None], body: FileRows, delim
 def _sample(path: Path, delimiter: str, titles: tuple[str, ...] | None, rows: FileRows, columns: int) -> CsvSample:
     if columns > FIELDS_MAX:
         raise UsageError(f"file {path} has {columns} columns, at most {FIELDS_MAX} are allowed", hint="check --delimiter")
-    parts, bad = split(rows.texts, TextLayout(columns, delimiter))
+    found, bad = split(Messages.from_values(rows.texts), TextLayout(columns, delimiter))
     for reason, message in zip(bad.reason.to_pylist(), bad.message.tolist(), strict=True):
         if reason == RowReason.UTF8:
             where = f"file {path}, line {int(rows.lines[message])}"
             raise UsageError(
                 f"{where}: not UTF-8", hint=f"if it is Latin-1, convert it: iconv -f WINDOWS-1252 -t UTF-8 {path.name} > NEW.csv"
             )
-    if not parts:
+    if not len(found):
         what = f"file {path} has no row of {columns} columns, as its first line has"
         raise UsageError(what, hint="set --delimiter or --header")
     uneven_line = int(rows.lines[bad.message.min()]) if len(bad.message) else 0
-    return CsvSample(path, delimiter, titles, tuple(parts[0].columns), len(bad.message), uneven_line, Extent.BEGINNING)
+    return CsvSample(path, delimiter, titles, tuple(found.texts()), len(bad.message), uneven_line, Extent.BEGINNING)

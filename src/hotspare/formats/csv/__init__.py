@@ -1,3 +1,3 @@
 """Decodes CSV messages to rows, and encodes rows as CSV."""
 
-__all__ = ["decode", "grammar", "lines", "quoting", "rows", "split"]
+__all__ = ["decode", "grammar", "rows", "split"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import permutations
 
 import numpy as np
@@ -14,13 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.base.errors import UsageError
-from hotspare.formats.csv.split import TextLayout, TextRows, split
+from hotspare.formats import loops
+from hotspare.formats.csv.split import Messages, SplitRows, TextLayout, split
+from hotspare.formats.fields import FieldColumns
 from hotspare.model import events
 from hotspare.model.events import FLAG_LETTER, Flag, Opcode
-from hotspare.model.types import Field, FieldType, Schema
+from hotspare.model.types import TIME_TYPES, Field, FieldType, Schema
 from hotspare.rows import tuning
 from hotspare.rows.bad_reasons import RowReason
-from hotspare.rows.elementwise import Rows, chosen, true_rows
+from hotspare.rows.batch import ARROW_TYPE
+from hotspare.rows.compile import plain
+from hotspare.rows.elementwise import Rows, chosen, filled, true_rows
 from hotspare.rows.refusals import NO_BAD_ROWS, BadRows, Refusals, clipped
 from hotspare.rows.times import DateFormat
 from hotspare.rows.values import parse
@@ -119,52 +123,122 @@ def decode_rows(values: pa.Array, schema: Schema, options: CsvOptions | None = N
 
     The result for a message depends on that message alone.
     """
-    options = options or CsvOptions()
+    plan = _plan(schema, options or CsvOptions())
     good: list[DecodedRows] = []
     bad: list[BadRows] = []
-    for begin, end in _pieces(values):
-        parts, refused = split(values.slice(begin, end - begin), options.layout(schema))
-        typed = [_typed(rows, schema, options) for rows in parts if len(rows.message)]
-        numbers = np.arange(begin, end)
-        bad += [each.renumbered(numbers) for each in (refused, *(wrong for _, wrong in typed))]
-        good += [renumbered(rows, numbers) for rows, _ in typed]
+    for messages in _pieces(Messages.from_values(values)):
+        rows, refused = split(messages, plan.layout)
+        bad.append(refused)
+        if len(rows):
+            decoded, refused = _typed(rows, plan)
+            good.append(decoded)
+            bad.append(refused)
     return good, BadRows.joined(bad)
 
 
-def _pieces(values: pa.Array) -> list[tuple[int, int]]:
-    """Returns (begin, end) ranges of messages that are decoded together. A range has at least one message, and at most about as
-    many bytes as the processor's cache holds."""
-    ends, piece_bytes = np.cumsum(pc.binary_length(values).fill_null(0).to_numpy()), tuning.current().csv_piece_bytes
-    cuts, begin = [], 0
-    while begin < len(values):
-        size = ends[begin - 1] if begin else 0
-        end = max(begin + 1, int(np.searchsorted(ends, size + piece_bytes, side="right")))
-        cuts.append((begin, end))
+def _pieces(messages: Messages) -> Iterator[Messages]:
+    """Yields ranges of messages that are decoded together. A range has at least one message, and at most about as many bytes as the
+    processor's cache holds."""
+    piece_bytes, begin, count = tuning.current().csv_piece_bytes, 0, len(messages)
+    if messages.size <= piece_bytes:
+        yield messages
+        return
+    while begin < count:
+        limit = int(messages.bounds[begin]) + piece_bytes
+        end = max(begin + 1, int(np.searchsorted(messages.bounds, limit, side="right")) - 1)
+        yield messages.between(begin, end)
         begin = end
-    return cuts
 
 
-def _typed(rows: TextRows, schema: Schema, options: CsvOptions) -> tuple[DecodedRows, BadRows]:
-    count = len(rows.message)
-    texts = list(rows.columns)
-    wrong = WrongTexts(count)
-    opcode = np.full(count, options.opcode or 0, np.uint8)
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How rows of a schema are decoded: their layout, the kinds of their columns, and the numbers of the columns after those of
+    opcode and flags; None for a field without a column."""
+
+    schema: Schema
+    options: CsvOptions
+    layout: TextLayout
+    kinds: UInt8s
+    columns: tuple[int | None, ...]
+
+
+@lru_cache(maxsize=64)
+def _plan(schema: Schema, options: CsvOptions) -> _Plan:
+    layout = options.layout(schema)
+    kinds = [loops.WORDS + number for number, each in enumerate((options.opcode, options.flags)) if each is None]
+    columns: list[int | None] = [None] * len(schema)
+    for place in options._present(schema):
+        columns[place] = len(kinds)
+        kinds.append(field_kind(schema.fields[place].type, has_format=bool(options.dateformat)))
+    return _Plan(schema, options, layout, np.array(kinds, np.uint8), tuple(columns))
+
+
+_KINDS = {FieldType.INT32: loops.NARROW, FieldType.INT64: loops.WHOLE, FieldType.DOUBLE: loops.DOUBLES}
+
+
+def field_kind(type_: FieldType, *, has_format: bool = False) -> int:
+    """Returns the kind of the column of a field (`formats.loops`). `has_format`: whether dates and stamps are in a format."""
+    if type_ in TIME_TYPES and not has_format:
+        return loops.WHOLE
+    return _KINDS.get(type_, loops.TEXTS)
+
+
+def _word_codes() -> npt.NDArray[np.uint64]:
+    found: list[int] = []
+    for number, words in enumerate((OPCODE_WORDS, FLAG_WORDS)):
+        for word, code in zip(words.texts.to_pylist(), words.numbers.tolist(), strict=True):
+            text = np.frombuffer(word.encode(), np.uint8)
+            if len(text) <= loops.WORD_BYTES_MAX and word.islower():
+                found += [int(plain(loops.word_key)(text, 0, len(text), number)), code]
+    return np.array(found, np.uint64)
+
+
+WORD_NUMBERS = _word_codes()
+"""Keys and numbers of opcodes (set 0) and flags (set 1) in turn, as `loops.read_cells` takes them, without the longest words."""
+
+
+def _typed(rows: SplitRows, plan: _Plan) -> tuple[DecodedRows, BadRows]:
+    count, options = len(rows), plan.options
+    cells, wrong, before = rows.cells(plan.kinds, WORD_NUMBERS), WrongTexts(count), 0
+    opcode, flags = np.full(count, options.opcode or 0, np.uint8), np.full(count, options.flags or 0, np.uint8)
     if options.opcode is None:
-        opcode = wrong.opcodes(texts.pop(0))
-    flags = np.full(count, options.flags or 0, np.uint8)
+        opcode, before = word_numbers(cells, 0, wrong.opcodes), 1
     if options.flags is None:
-        flags = wrong.flags(texts.pop(0))
-    columns: list[pa.Array] = [None] * len(schema)
-    for place, text in zip(options._present(schema), texts, strict=True):
-        columns[place] = wrong.values(text, schema.fields[place], options._dates)
-    for place, field in enumerate(schema.fields):
-        if columns[place] is None:
-            columns[place] = parse(pa.nulls(count, pa.string()), field.type)[0]
+        flags = word_numbers(cells, before, wrong.flags)
+    columns = [
+        _nulls(count, field.type) if column is None else typed_values(cells, column, field, wrong, options._dates)
+        for field, column in zip(plan.schema.fields, plan.columns, strict=True)
+    ]
     decoded = DecodedRows(rows.message, rows.index, opcode, flags, columns)
     at = np.flatnonzero(wrong.refused)
     if not len(at):
         return decoded, NO_BAD_ROWS
     return kept_rows(decoded, ~wrong.refused), wrong.bad_rows(decoded, at, rows.whole(at))
+
+
+def word_numbers(cells: FieldColumns, column: int, parse_words: Callable[[pa.Array, Rows], UInt8s]) -> UInt8s:
+    """Returns the numbers of a column of words; those that are not of a simple form by `parse_words` of their texts and rows."""
+    numbers = cells.words(column)
+    if len(odd := cells.odd(column)):
+        numbers[odd] = parse_words(cells.odd_texts(column, odd), odd)
+    return numbers
+
+
+def typed_values(cells: FieldColumns, column: int, field: Field, wrong: WrongTexts, dates: DateFormat | None = None) -> pa.Array:
+    """Returns the typed values of the column of a field, of kind `field_kind`; those that are not of a simple form by `wrong`."""
+    if field.type is FieldType.STRING:
+        return cells.array(column, pa.string())
+    if cells.kinds[column] == loops.TEXTS:
+        return wrong.values(cells.array(column, pa.string()), field, dates)
+    values, odd = cells.array(column, ARROW_TYPE[field.type]), cells.odd(column)
+    if not len(odd):
+        return values
+    found = wrong.values(cells.odd_texts(column, odd), field, rows=odd)
+    return found if len(odd) == len(values) else filled(values, odd, (found, _NO_ROWS))[0]
+
+
+def _nulls(count: int, type_: FieldType) -> pa.Array:
+    return parse(pa.nulls(count, pa.string()), type_)[0]
 
 
 class WrongTexts:
@@ -184,33 +258,38 @@ class WrongTexts:
         self._reasons.append(refused.reason)
         self._sentences.append(refused.message)
 
-    def opcodes(self, column: pa.Array) -> UInt8s:
-        """Parses a column of opcodes and returns their numbers; a row with an unknown opcode is refused and has number 0."""
+    def opcodes(self, column: pa.Array, rows: Rows | None = None) -> UInt8s:
+        """Parses opcodes and returns their numbers; a row with an unknown opcode is refused and has number 0. `rows`: the rows of
+        `column`, ascending; None for all."""
         numbers, unknown = decode_words(column, OPCODE_WORDS)
-        self._refuse(unknown, RowReason.OPCODE, " is not an opcode (i, u, p, d, sd)", column)
+        self._refuse(unknown, RowReason.OPCODE, " is not an opcode (i, u, p, d, sd)", column, rows)
         return numbers
 
-    def flags(self, column: pa.Array) -> UInt8s:
-        """Parses a column of flags and returns their numbers; a row with an unknown flag is refused and has number 0."""
+    def flags(self, column: pa.Array, rows: Rows | None = None) -> UInt8s:
+        """Parses flags and returns their numbers; a row with an unknown flag is refused and has number 0."""
         numbers, unknown = decode_words(column, FLAG_WORDS)
-        self._refuse(unknown, RowReason.FLAG, " is not a flag (n, p, r)", column)
+        self._refuse(unknown, RowReason.FLAG, " is not a flag (n, p, r)", column, rows)
         return numbers
 
-    def values(self, column: pa.Array, field: Field, dates: DateFormat | None = None) -> pa.Array:
-        """Parses the column of a field and returns its typed values; a row with an invalid text is refused and has null."""
+    def values(self, column: pa.Array, field: Field, dates: DateFormat | None = None, rows: Rows | None = None) -> pa.Array:
+        """Parses texts of a field and returns its typed values; a row with an invalid text is refused and has null."""
         values, wrong = parse_column(column, field.type, dates)
         what = f" is no {field.type.value} for field {field.name}{_TAKEN.get(field.type, '')}"
-        self._refuse(wrong, RowReason.FIELD_TYPE, what, column)
+        self._refuse(wrong, RowReason.FIELD_TYPE, what, column, rows)
         return values
 
-    def _refuse(self, where: Rows, reason: RowReason, what: str, column: pa.Array) -> None:
-        fresh = where[~self.refused[where]]
+    def _refuse(self, where: Rows, reason: RowReason, what: str, column: pa.Array, rows: Rows | None) -> None:
+        if rows is None:
+            fresh = where = where[~self.refused[where]]
+        else:
+            where = where[~self.refused[rows[where]]]
+            fresh = rows[where]
         if not len(fresh):
             return
         self.refused[fresh] = True
         self._rows.append(fresh)
         self._reasons.append(pa.repeat(str(reason), len(fresh)))
-        self._sentences.append(_quoted_with(chosen(column, fresh), what))
+        self._sentences.append(_quoted_with(chosen(column, where), what))
 
     def bad_rows(self, rows: DecodedRows, at: Rows, texts: pa.Array) -> BadRows:
         """Returns bad rows for the refused rows `at`, indexes into `rows`. `texts`: the original text of each of them."""

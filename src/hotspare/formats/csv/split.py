@@ -1,52 +1,31 @@
-"""Splits CSV messages into columns of text, by `csv.grammar`.
+"""Splits CSV messages into rows and typed columns, by `csv.grammar`; cuts texts into rows as messages are.
 
-All rows are split together, by a search for line feeds, delimiters, quotes and backslashes over the bytes of all messages. The
-result for a row depends on that row alone.
+The bytes of all messages are walked once, by `csv.loops`. The result for a row depends on that row alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.formats.csv.lines import (
-    LAST_BLANK,
-    LINE_FEED,
-    Bytes,
-    TextLines,
-    are_blanks,
-    joined,
-    lines_of,
-    null_where,
-    numbered,
-    strings_of,
-)
-from hotspare.formats.csv.quoting import Quoting, SyntaxBytes, quoting_of
-from hotspare.formats.utf8 import not_utf8
+from hotspare.formats.csv import grammar, loops
+from hotspare.formats.csv.lines import joined, strings_of
+from hotspare.formats.fields import FieldColumns, fixed
+from hotspare.formats.loops import TEXTS, Fields, Values
 from hotspare.rows.bad_reasons import RowReason
+from hotspare.rows.chunk import Int32s, UInt8s
 from hotspare.rows.elementwise import Rows
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, clipped
 
 _NOT_UTF8 = "the row is not UTF-8"
 _NOT_CLOSED = "a quoted field does not end before the next delimiter"
-_QUOTE = ord('"')
-
-
-@dataclass(frozen=True, slots=True)
-class TextRows:
-    """Rows as text: for each its message number and its index in the message. `columns`: a string array per column (null if empty).
-    `whole`: returns the complete texts of the rows with these indexes."""
-
-    message: Rows
-    index: npt.NDArray[np.int32]
-    columns: list[pa.Array]
-    whole: Callable[[Rows], pa.Array]
+_LINE_FEED = ord("\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,167 +36,181 @@ class TextLayout:
     delimiter: str = ","
 
 
-def split(values: pa.Array, layout: TextLayout) -> tuple[list[TextRows], BadRows]:
-    """Splits an Arrow binary array of messages. Returns the rows, in order, as a list of at most one `TextRows`, and the bad
-    rows."""
-    lines = lines_of(values) if len(values) else None
-    if lines is None or not len(lines.begin):
-        return [], NO_BAD_ROWS
-    syntax = SyntaxBytes.from_buffer(lines.data, ord(layout.delimiter))
-    found = quoting_of(lines, syntax)
-    rows, index, bad = found.rows, numbered(found.rows.parent), [NO_BAD_ROWS]
-    is_unreadable = _is_unreadable(rows, values)
-    if is_unreadable.any():
-        bad.append(_unreadable(rows, np.flatnonzero(is_unreadable), index))
-    is_misplaced = found.is_none & ~is_unreadable
-    if is_misplaced.any():
-        at = np.flatnonzero(is_misplaced)
-        bad.append(_refused(rows, at, index, RowReason.QUOTE, _NOT_CLOSED, rows.texts(at)))
-    places = syntax.delimiters(found.is_quoted)
-    first, count = _delimiters_per_row(rows, places, layout.columns - 1)
-    is_good = ~(is_unreadable | is_misplaced)
-    wrong = is_good & (count != layout.columns - 1)
-    if wrong.any():
-        at = np.flatnonzero(wrong)
-        reason, sentence = pa.repeat(str(RowReason.COLUMN_COUNT), len(at)), _count_sentences(count[at] + 1, layout)
-        bad.append(BadRows(rows.parent[at], index[at].astype(np.int64), reason, sentence, clipped(rows.texts(at))))
-        is_good &= ~wrong
-    if not is_good.all():
-        rows, first, index = rows.kept(is_good), first[is_good], index[is_good]
-    if not len(rows.begin):
-        return [], BadRows.joined(bad)
-    blanks = _Blanks(lines, ord(layout.delimiter))
-    columns = _columns(rows, places, first, found, blanks, layout.columns)
-    return [TextRows(rows.parent, index, columns, rows.texts)], BadRows.joined(bad)
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Texts in one buffer: text i is `data[bounds[i]:bounds[i + 1]]`, and has number `first + i`. Both arrays are read-only."""
+
+    data: UInt8s
+    bounds: Int32s
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.bounds) - 1
+
+    @classmethod
+    def from_values(cls, values: pa.Array) -> Messages:
+        """Returns the texts of an Arrow binary array; null is empty."""
+        values = values.fill_null(b"") if values.null_count else values
+        if not len(values):
+            return cls(fixed(np.empty(0, np.uint8)), fixed(np.zeros(1, np.int32)))
+        _, bounds, data = values.buffers()
+        return cls(
+            fixed(np.frombuffer(data or b"", np.uint8)),
+            fixed(np.frombuffer(bounds, np.int32, len(values) + 1, 4 * values.offset)),
+        )
+
+    def between(self, begin: int, end: int) -> Messages:
+        return Messages(self.data, fixed(self.bounds[begin : end + 1]), self.first + begin)
+
+    @property
+    def size(self) -> int:
+        """The number of bytes of all texts."""
+        return int(self.bounds[-1]) - int(self.bounds[0])
+
+    def text(self, delimiter: str) -> loops.Text:
+        return loops.Text(self.data, self.bounds, _kinds(delimiter))
 
 
-def _columns(rows: TextLines, places: Rows, first: Rows, found: Quoting, blanks: _Blanks, count: int) -> list[pa.Array]:
-    """Returns the columns of rows that have the right number of delimiters. `places`: the places of all delimiters; `first`: the
-    index in `places` of each row's first delimiter; `count`: the number of columns."""
-    texts = _Texts.from_quoting(rows.data, found)
-    columns, begin, moved = [], rows.begin, None
-    for column in range(count):
-        end = places[first + column] if column < count - 1 else rows.end
-        inner, last = blanks.within(begin, end)
-        strings, after = texts.between(inner, last, moved if inner is begin else None)
-        columns.append(null_where(inner == last, strings))
-        begin, moved = end + 1, after if last is end else None
-    return columns
-
-
-class _Blanks:
-    """The blanks in the bytes of `lines`, which are not part of the fields next to them. `lines`: all lines that are not blank."""
-
-    def __init__(self, lines: TextLines, delimiter: int) -> None:
-        self._data = lines.data
-        self._delimiter = delimiter
-        self._are_there = np.count_nonzero(lines.data <= LAST_BLANK) > len(
-            lines.feed
-        )  # or other bytes as small: one pass is quicker
-
-    @cached_property
-    def _others(self) -> Rows:
-        """The rising places of all bytes that are not blanks, and the end of the data."""
-        return np.append(np.flatnonzero(~are_blanks(self._data, self._delimiter)), len(self._data))
-
-    def _at(self, places: Rows) -> npt.NDArray[np.bool_]:
-        found = self._data[places]
-        is_small: npt.NDArray[np.bool_] = found <= LAST_BLANK
-        return are_blanks(found, self._delimiter) if is_small.any() else is_small
-
-    def within(self, begin: Rows, end: Rows) -> tuple[Rows, Rows]:
-        """Returns the bounds of each field without outer blanks. If no begin, or no end, changes, that array itself is returned.
-        One blank is skipped directly, since most fields have at most one; further blanks are skipped by a search."""
-        if not self._are_there:
-            return begin, end
-        outer = self._at(begin) & (begin < end)
-        if outer.any():
-            begin = begin + outer
-            more = np.flatnonzero(outer & self._at(begin) & (begin < end))
-            begin[more] = np.minimum(self._others[np.searchsorted(self._others, begin[more])], end[more])
-        outer = self._at(end - 1) & (begin < end)
-        if outer.any():
-            end = end - outer
-            more = np.flatnonzero(outer & self._at(end - 1))
-            end[more] = self._others[np.searchsorted(self._others, end[more]) - 1] + 1
-        return begin, end
+@cache
+def _kinds(delimiter: str) -> UInt8s:
+    """Returns the kinds of all bytes, as `loops.Text` has them."""
+    (byte,) = delimiter.encode()
+    kinds = np.zeros(256, np.uint8)
+    kinds[byte] |= loops.DELIMITER
+    kinds[[byte, *b"\n\\"]] |= loops.STOPS_PLAIN
+    kinds[list(b'\n\\"')] |= loops.STOPS_QUOTED
+    kinds[list(grammar.blanks_with(delimiter.encode()))] |= loops.BLANK
+    kinds[list(b" \t\v\f\r")] |= loops.SPACE
+    return fixed(kinds)
 
 
 @dataclass(frozen=True, slots=True)
-class _Texts:
-    """Slices the values of fields from bytes. `given`: all bytes; `data`: the bytes without those that `found` drops."""
+class SplitRows:
+    """Rows of `columns` columns each, in order: for each its message number, its index in the message, and the bounds of its text
+    in `values.data`."""
 
-    given: Bytes
-    data: Bytes
-    found: Quoting
+    message: Rows
+    index: Int32s
+    begin: Int32s
+    end: Int32s
+    values: Values
+    columns: int
 
-    @classmethod
-    def from_quoting(cls, given: Bytes, found: Quoting) -> _Texts:
-        if not len(found.dropped):
-            return cls(given, given, found)
-        is_kept = np.ones(len(given), np.bool_)
-        is_kept[found.dropped] = False
-        return cls(given, given[is_kept], found)
+    def __len__(self) -> int:
+        return len(self.message)
 
-    def between(self, begin: Rows, end: Rows, moved: Rows | None) -> tuple[pa.Array, Rows | None]:
-        """Returns the values of the fields with these bounds in `given` (an empty text for null). Also returns the begins of the
-        next column's fields in `data`; None if unknown.
+    def whole(self, at: Rows) -> pa.Array:
+        """Returns the complete texts of the rows with these indexes, which rise."""
+        return strings_of(self.values.data, self.begin[at], self.end[at])
 
-        `moved`: the begins of these fields in `data`; None if unknown.
-        """
-        dropped, data, is_quoted, after = self.found.dropped, self.given, None, None
-        if self.found.has_quoted:
-            is_quoted = data[begin] == _QUOTE
-        if len(dropped) and (self.found.has_escapes or (is_quoted is not None and is_quoted.any())):
-            begin = begin - np.searchsorted(dropped, begin) if moved is None else moved
-            end = end - np.searchsorted(dropped, end)
-            data, after = self.data, end + 1
-            is_quoted = data[begin] == _QUOTE if self.found.has_quoted else None
-        if is_quoted is not None:
-            begin, end = begin + is_quoted, end - is_quoted
-        return strings_of(data, begin, end), after
+    def cells(self, kinds: UInt8s, words: npt.NDArray[np.uint64] | None = None) -> FieldColumns:
+        """Returns the columns, which have these kinds. There must be a row."""
+        limit = int(self.end[-1]) - int(self.begin[0]) if TEXTS in kinds else 0  # the texts of different fields do not overlap
+        return FieldColumns(self.values, len(self), kinds, limit, *([] if words is None else [words]))
+
+    def texts(self) -> list[pa.Array]:
+        """Returns the columns as strings; null if empty."""
+        if not len(self):
+            return [pa.array([], pa.string())] * self.columns
+        cells = self.cells(np.full(self.columns, TEXTS, np.uint8))
+        return [cells.array(column, pa.string()) for column in range(self.columns)]
 
 
-def _count_sentences(found: Rows, layout: TextLayout) -> pa.Array:
+def split(messages: Messages, layout: TextLayout) -> tuple[SplitRows, BadRows]:
+    """Splits messages. Returns the good rows, in order, and the bad rows."""
+    size, count, columns = messages.size, len(messages), layout.columns
+    rows = _rows(size // 2 + count)
+    fields = Fields(*(np.empty(size + count + columns, np.int32) for _ in range(2)), np.empty(size, np.uint8))
+    state = np.zeros(loops.STATE_WIDTH, np.int64)
+    text = messages.text(layout.delimiter)
+    found = int(loops.split_rows(text, columns, grammar.ROW_BYTES_MAX, loops.DECODING, rows, fields, state))
+    good = int(state[loops.GOOD])
+    used = good * columns
+    values = Values(
+        messages.data,
+        *map(fixed, (fields.spill[: state[loops.SPILLED]], fields.begin[:used], fields.size[:used])),
+    )
+    rows, bad = loops.Rows(*(each[:found] for each in rows)), NO_BAD_ROWS
+    if messages.first:
+        rows = rows._replace(message=rows.message + messages.first)
+    if good < found:
+        bad = _bad_rows(messages, rows, layout)
+        is_good = rows.columns == columns
+        rows = loops.Rows(*(each[is_good] for each in rows))
+    return SplitRows(rows.message, rows.index, rows.begin, rows.end, values, columns), bad
+
+
+def _rows(count: int) -> loops.Rows:
+    return loops.Rows(np.empty(count, np.int64), *(np.empty(count, np.int32) for _ in range(4)))
+
+
+def _bad_rows(messages: Messages, rows: loops.Rows, layout: TextLayout) -> BadRows:
+    def refused(at: Rows, why: RowReason, sentence: pa.Array, texts: pa.Array) -> BadRows:
+        reasons = pa.repeat(str(why), len(at))
+        return BadRows(rows.message[at], rows.index[at].astype(np.int64), reasons, sentence, clipped(texts))
+
+    bad = []
+    if len(at := np.flatnonzero(rows.columns == loops.NOT_UTF8)):
+        bad.append(refused(at, RowReason.UTF8, pa.repeat(_NOT_UTF8, len(at)), _unreadable(messages, rows, at)))
+    if len(at := np.flatnonzero((rows.columns == loops.OPEN) | (rows.columns == loops.MISPLACED))):
+        texts = strings_of(messages.data, rows.begin[at], rows.end[at])
+        bad.append(refused(at, RowReason.QUOTE, pa.repeat(_NOT_CLOSED, len(at)), texts))
+    if len(at := np.flatnonzero((rows.columns > 0) & (rows.columns != layout.columns))):
+        texts = strings_of(messages.data, rows.begin[at], rows.end[at])
+        bad.append(refused(at, RowReason.COLUMN_COUNT, _count_sentences(rows.columns[at], layout), texts))
+    return BadRows.joined(bad)
+
+
+def _count_sentences(found: Int32s, layout: TextLayout) -> pa.Array:
     what = f" columns, {layout.columns} are expected"
     return pc.binary_join_element_wise("the row has ", pa.array(found).cast(pa.string()), what, "")
 
 
-def _is_unreadable(rows: TextLines, values: pa.Array) -> npt.NDArray[np.bool_]:
-    """Whether each row is not UTF-8."""
-    unreadable = np.zeros(len(rows.begin), np.bool_)
-    try:
-        values.cast(pa.string())
-    except pa.ArrowInvalid:
-        unreadable[rows.lines_at(not_utf8(rows.data))] = True
-    return unreadable
-
-
-def _unreadable(rows: TextLines, at: Rows, index: npt.NDArray[np.int32]) -> BadRows:
-    """Returns the rows with indexes `at`, which are not UTF-8, as bad rows. Their texts have a replacement character for each
-    invalid byte sequence."""
-    begin = rows.begin[at]
+def _unreadable(messages: Messages, rows: loops.Rows, at: Rows) -> pa.Array:
+    """Returns the texts of the rows with indexes `at`, which are not UTF-8, with a replacement character for each invalid byte
+    sequence."""
+    begin = rows.begin[at].astype(np.int64)
     end = np.minimum(rows.end[at], begin + 4 * BAD_TEXT_LENGTH_MAX)  # no character has more bytes
-    texts = strings_of(rows.data, begin, end).view(pa.binary())
+    texts = strings_of(messages.data, begin, end).view(pa.binary())
     feeds = np.cumsum(pc.count_substring(texts, b"\n").to_numpy() + 1)
     data = np.frombuffer(joined(texts).to_pybytes().decode(errors="replace").encode(), np.uint8)
-    ends = np.flatnonzero(data == LINE_FEED)[feeds - 1]  # a line feed stays one, whatever precedes it
-    texts = strings_of(data, np.append(0, ends[:-1] + 1), ends)
-    return _refused(rows, at, index, RowReason.UTF8, _NOT_UTF8, texts)
+    ends = np.flatnonzero(data == _LINE_FEED)[feeds - 1]  # a line feed stays one, whatever precedes it
+    return strings_of(data, np.append(0, ends[:-1] + 1), ends)
 
 
-def _refused(rows: TextLines, at: Rows, index: npt.NDArray[np.int32], why: RowReason, sentence: str, texts: pa.Array) -> BadRows:
-    reasons, sentences = pa.repeat(str(why), len(at)), pa.repeat(sentence, len(at))
-    return BadRows(rows.parent[at], index[at].astype(np.int64), reasons, sentences, clipped(texts))
+@dataclass(frozen=True, slots=True)
+class CutRows:
+    """All rows of texts, including blank ones: for each its index in its text, its begin with a byte order mark and its end before
+    carriage returns, both places in `data`, and whether a quote in it is not closed so far. The line feed of a row is before the
+    begin of the next one; the last row of a text has none."""
+
+    data: UInt8s
+    index: Int32s
+    begin: Int32s
+    end: Int32s
+    is_open: npt.NDArray[np.bool_]
+
+    def texts(self, count: int) -> pa.Array:
+        """Returns the first `count` rows as a binary array."""
+        return strings_of(self.data, self.begin[:count], self.end[:count]).view(pa.binary())
 
 
-def _delimiters_per_row(rows: TextLines, places: Rows, expected: int) -> tuple[Rows, Rows]:
-    """Returns the index in `places` of each row's first delimiter, and the row's number of delimiters. `expected`: the usual
-    number."""
-    count = len(rows.begin)
-    if expected and len(places) == count * expected:
-        table = places.reshape(count, expected)
-        if (table[:, 0] >= rows.begin).all() and (table[:, -1] < rows.end).all():
-            return np.arange(count, dtype=np.int64) * expected, np.full(count, expected, np.int64)
-    first = np.searchsorted(places, rows.begin).astype(np.int64)
-    return first, np.searchsorted(places, rows.end).astype(np.int64) - first
+def cut(texts: Sequence[bytes], delimiter: bytes = b",") -> CutRows:
+    """Cuts texts into rows as messages are: a row with an unclosed quote ends at its first line feed."""
+    messages = Messages.from_values(pa.array(texts, pa.binary()))
+    rows, none = _rows(messages.size + len(texts)), np.empty(0, np.int32)
+    fields, state = Fields(none, none, np.empty(0, np.uint8)), np.zeros(loops.STATE_WIDTH, np.int64)
+    text = messages.text(delimiter.decode())
+    count = loops.split_rows(text, 0, grammar.ROW_BYTES_MAX, loops.CUTTING, rows, fields, state)
+    _, index, begin, end, columns = (each[:count] for each in rows)
+    return CutRows(messages.data, index, begin, end, columns == loops.OPEN)
+
+
+def begin_open(texts: Sequence[bytes], delimiter: bytes = b",") -> list[bool]:
+    """Whether the first row of each text has an unclosed quote. If the text were joined with later rows in a message, these could
+    close the quote."""
+    if not any(b'"' in text for text in texts):
+        return [False] * len(texts)
+    rows = cut(texts, delimiter)
+    found: list[bool] = rows.is_open[rows.index == 0].tolist()
+    return found

@@ -1,14 +1,15 @@
-"""The vectorized parser finds the rows and values that the grammar reads one by one (SPEC 5.2)."""
+"""Messages split together have the rows and values that the grammar reads one by one (SPEC 5.2)."""
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.formats.csv.grammar import ROW_BYTES_MAX, grammar, is_blank
-from hotspare.formats.csv.split import TextLayout, split
+from hotspare.formats.csv.split import Messages, TextLayout, split
 from hotspare.formats.utf8 import is_utf8
 from hotspare.rows.bad_reasons import RowReason
 from tests.examples import examples
@@ -49,12 +50,11 @@ messages = st.lists(
 
 def split_together(values: list[bytes | None], columns: int = COLUMNS, delimiter: str = ",") -> list[Found]:
     """Returns (message, row, its columns or the reason why it is bad, its text), in order."""
-    parts, bad = split(pa.array(values, pa.binary()), TextLayout(columns, delimiter))
+    rows, bad = split(Messages.from_values(pa.array(values, pa.binary())), TextLayout(columns, delimiter))
     found: list[Found] = [(row.message, row.row, row.reason, row.text) for row in listed(bad)]
-    for rows in parts:
-        texts = rows.whole(pa.array(range(len(rows.message))).to_numpy()).to_pylist()
-        fields = zip(*(column.to_pylist() for column in rows.columns), strict=True)
-        found += zip(rows.message.tolist(), rows.index.tolist(), fields, texts, strict=True)
+    texts = rows.whole(np.arange(len(rows))).to_pylist()
+    fields = zip(*(column.to_pylist() for column in rows.texts()), strict=True)
+    found += zip(rows.message.tolist(), rows.index.tolist(), fields, texts, strict=True)
     return sorted(found, key=lambda row: row[:2])
 
 
