@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hotspare.formats.csv import loops
 from hotspare.formats.csv.grammar import is_blank
-from hotspare.formats.csv.split import Messages
+from hotspare.formats.csv.split import Messages, byte_kinds
 from hotspare.formats.loops import Fields
 from hotspare.formats.utf8 import is_utf8
 from hotspare.rows.compile import plain
@@ -46,6 +46,10 @@ COLUMNS = 2
 BAD = {Verdict.OPEN: loops.OPEN, Verdict.MISPLACED: loops.MISPLACED}
 
 
+def csv_text(messages: Messages) -> loops.Text:
+    return loops.Text(messages.data, messages.bounds, byte_kinds(","))
+
+
 def found(
     values: list[bytes | None], limit: int, purpose: int, run: Callable[..., Any] = loops.split_rows
 ) -> tuple[loops.Rows, Fields, np.ndarray]:
@@ -55,7 +59,7 @@ def found(
     rows = loops.Rows(np.zeros(size, np.int64), *np.zeros((4, size), np.int32))
     fields = Fields(*np.zeros((2, size), np.int32), np.zeros(size, np.uint8))
     state = np.zeros(loops.STATE_WIDTH, np.int64)
-    count = run(messages.text(","), columns, limit, purpose, rows, fields, state)
+    count = run(csv_text(messages), columns, limit, purpose, rows, fields, state)
     used = int(state[loops.GOOD]) * columns
     kept = Fields(fields.begin[:used], fields.size[:used], fields.spill[: state[loops.SPILLED]])
     return loops.Rows(*(column[:count] for column in rows)), kept, state
@@ -126,7 +130,7 @@ def test_no_byte_is_read_many_times(text: bytes, limit: int) -> None:
     for count in (100, 200):
         for data in (text * count, b'"' + text * count):
             messages = Messages.from_values(pa.array([data], pa.binary()))
-            counted = messages.text(",")._replace(data=messages.data.view(Counted))
+            counted = csv_text(messages)._replace(data=messages.data.view(Counted))
             rows, fields = loops.Rows(*np.zeros((5, len(data)), np.int64)), Fields(*np.zeros((3, len(data) + COLUMNS), np.int64))
             Counted.reads = 0
             plain(loops.split_rows)(counted, COLUMNS, limit, loops.DECODING, rows, fields, np.zeros(loops.STATE_WIDTH, np.int64))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hotspare.formats import loops
 from hotspare.formats.csv import loops as csv
 from hotspare.formats.csv.decode import WORD_NUMBERS
-from hotspare.formats.csv.split import Messages, TextLayout, split
+from hotspare.formats.csv.split import Messages, TextLayout, byte_kinds, split
 
 Args = tuple[Any, ...]
 
@@ -40,9 +40,10 @@ def split_rows() -> Iterator[Args]:
     for texts in TEXTS:
         for columns, limit, purpose in ((5, 1 << 20, csv.DECODING), (2, 4, csv.DECODING), (0, 9, csv.CUTTING)):
             messages = Messages.from_values(pa.array(texts, pa.binary()))
+            text = csv.Text(messages.data, messages.bounds, byte_kinds(","))
             rows, fields = csv.Rows(np.zeros(99, np.int64), *np.zeros((4, 99), np.int32)), np.zeros((2, 999), np.int32)
-            state = np.zeros(csv.STATE_WIDTH, np.int64)
-            yield messages.text(","), columns, limit, purpose, rows, loops.Fields(*fields, np.zeros(999, np.uint8)), state
+            filled = loops.Fields(*fields, np.zeros(999, np.uint8))
+            yield text, columns, limit, purpose, rows, filled, np.zeros(csv.STATE_WIDTH, np.int64)
 
 
 def _values(texts: Sequence[bytes | None], columns: int) -> tuple[loops.Values, int]:

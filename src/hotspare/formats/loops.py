@@ -163,16 +163,17 @@ def write_numbers(values: Values, column: Whole, columns: Whole, kind: Whole, ro
         begin, size = np.int64(values.begin[row * columns + column]), np.int64(values.size[row * columns + column])
         data = values.data if begin >= 0 else values.spill
         begin = begin if begin >= 0 else ~begin
-        value, double, is_odd = np.int64(0), np.float64(0.0), False
+        value: Whole = np.int64(0)
+        double, is_odd = np.float64(0.0), False
         if size < 0:
             clear_bit(cells.validity, bits, row)
             nulls += 1
         elif kind == DOUBLES:
-            double = simple_double(data, begin, begin + size)
-            is_odd = double != double
+            double = np.float64(simple_double(data, begin, begin + size))
+            is_odd = bool(double != double)
         else:
             value = simple_whole(data, begin, begin + size)
-            is_odd = value == NOT_SIMPLE or (kind == NARROW and (value < -_NARROW_END or value >= _NARROW_END))
+            is_odd = bool(value == NOT_SIMPLE or (kind == NARROW and not -_NARROW_END <= value < _NARROW_END))
         if is_odd:
             cells.odd[odd] = row
             odd, value, double = odd + 1, np.int64(0), np.float64(0.0)
@@ -199,7 +200,7 @@ def write_words(
         begin = begin if begin >= 0 else ~begin
         key = word_key(data, begin, begin + size, kind - WORDS)
         if key != last_key:
-            last_key, value = key, word_value(words, key)
+            last_key, value = key, np.int64(word_value(words, key))
         if value < 0:
             cells.odd[odd] = row
             odd += 1
@@ -211,7 +212,9 @@ def write_words(
 @kernel
 def read_cells(values: Values, kinds: UInt8s, words: UInt64s, rows: Whole, cells: Cells) -> None:
     """Writes the cells of `rows` good rows, whose columns are of these kinds. `words`: keys (`word_key`) and values in turn."""
-    columns, odd, text = len(kinds), 0, 0
+    columns = len(kinds)
+    odd: Whole = 0
+    text: Whole = 0
     for column in range(columns):
         kind = np.int64(kinds[column])
         if kind == TEXTS:

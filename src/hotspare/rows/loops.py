@@ -27,7 +27,7 @@ def simple_whole(data: UInt8s, begin: Whole, end: Whole) -> Whole:
         i += np.uint64(1)
     if i == stop or stop - i > np.uint64(_DIGITS_MAX):
         return NOT_SIMPLE
-    value = 0
+    value: Whole = 0
     while i < stop:
         digit = np.int64(data[i]) - _ZERO
         if digit < 0 or digit > 9:
@@ -45,7 +45,8 @@ def simple_double(data: UInt8s, begin: Whole, end: Whole) -> float:
     is_negative = i < stop and data[i] == _MINUS
     if is_negative:
         i += np.uint64(1)
-    value, digits, fraction, step = 0, 0, 0, 0
+    value: Whole = 0
+    digits, fraction, step = 0, 0, 0
     while i < stop:
         digit = np.int64(data[i]) - _ZERO
         if 0 <= digit <= 9:
@@ -63,7 +64,7 @@ def simple_double(data: UInt8s, begin: Whole, end: Whole) -> float:
     if digits == 0 or value > _EXACT_MAX or power < -22 or power > 22:
         return np.nan
     number = np.float64(value)
-    number = number / _POWERS[-power] if power < 0 else number * _POWERS[power]
+    number = np.float64(number / _POWERS[-power] if power < 0 else number * _POWERS[power])
     return -number if is_negative else number
 
 
@@ -79,7 +80,7 @@ def simple_exponent(data: UInt8s, begin: Whole, end: Whole) -> Whole:
         place += 1
     if (data[begin] | _CASE) != _EXPONENT or place == end or end - place > 2:
         return _TOO_LARGE
-    value = 0
+    value: Whole = 0
     for i in range(place, end):
         digit = np.int64(data[i]) - _ZERO
         if digit < 0 or digit > 9:

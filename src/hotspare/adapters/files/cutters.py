@@ -112,7 +112,7 @@ class RowCutter:
         lines = self._line + np.searchsorted(_line_feeds(text), found.begin[: rest + 1])
         ends = self._position + found.begin[1 : rest + 1].astype(np.int64)
         self._line = int(lines[rest])
-        return FileRows(found.texts(rest), ends, lines[:rest]), int(found.begin[rest])
+        return FileRows(found.first_texts(rest), ends, lines[:rest]), int(found.begin[rest])
 
     def _cut_plain(self, text: bytes) -> tuple[FileRows, int]:
         """Cuts a text without quotes: each line is a row."""

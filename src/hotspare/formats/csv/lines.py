@@ -1,4 +1,4 @@
-"""Finds the lines of many messages in one buffer, and slices strings from a buffer."""
+"""Strings as slices of one buffer, and the numbers of rows in their messages."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.rows.chunk import Int32s
 from hotspare.rows.elementwise import Rows
 
 Bytes = npt.NDArray[np.uint8]
-LINE_FEED, RETURN = b"\n\r"
-_SPACE, _TAB = b" \t"
-LAST_BLANK = _SPACE
-"""The greatest blank byte."""
 _NOTHING = pa.array([b""], pa.binary())
-_ZERO = pa.scalar(0, pa.int32())
-_IS_SPACE = np.isin(np.arange(256), list(b" \t\v\f\r"))
 
 
 def joined(values: pa.Array) -> pa.Buffer:
@@ -26,7 +21,7 @@ def joined(values: pa.Array) -> pa.Buffer:
     return pc.binary_join(every, b"\n").buffers()[2]
 
 
-def strings_of(data: Bytes, begin: Rows, end: Rows) -> pa.Array:
+def strings_of(data: Bytes, begin: Rows | Int32s, end: Rows | Int32s) -> pa.Array:
     """Returns the strings `data[begin[i]:end[i]]`. `begin` and `end` must rise, and the slices must not overlap. Raises
     OverflowError if `data` has 2 GiB or more."""
     count = len(begin)

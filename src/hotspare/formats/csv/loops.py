@@ -42,10 +42,10 @@ class Text(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows: for each its message, its index there, the bounds of its text, and the number of its columns, or a verdict."""
+    """Rows: for each its message, its number there, the bounds of its text, and the number of its columns, or a verdict."""
 
     message: Int64s
-    index: Int32s
+    number: Int32s
     begin: Int32s
     end: Int32s
     columns: Int32s
@@ -131,7 +131,7 @@ def closing_quote(text: Text, row: Whole, begin: Whole, stop: Whole, limit: Whol
 @kernel
 def spill_value(text: Text, begin: Whole, end: Whole, is_quoted: Whole, fields: Fields, state: Int64s) -> Whole:
     """Writes the value of a field to `spill`, without the bytes that are not part of it. Returns its begin there."""
-    data, first = text.data, state[SPILLED]
+    data, first = text.data, np.int64(state[SPILLED])
     place, target = begin, first
     while place < end:
         byte = data[place]
@@ -237,9 +237,11 @@ def split_rows(text: Text, columns: Whole, limit: Whole, purpose: Whole, rows: R
     message."""
     data, count, good = text.data, 0, 0
     for message in range(len(text.bounds) - 1):
-        row, stop, index = np.int64(text.bounds[message]), np.int64(text.bounds[message + 1]), 0
+        row: Whole = np.int64(text.bounds[message])
+        stop, number = np.int64(text.bounds[message + 1]), 0
         while row < stop + purpose:
-            begin, spilled, found = after_mark(data, row, stop), state[SPILLED], 0
+            begin, spilled = after_mark(data, row, stop), state[SPILLED]
+            found: Whole = 0
             feed = after_kind(text, begin, stop, SPACE)
             end = feed
             is_blank = feed >= stop or data[feed] == LINE_FEED
@@ -257,11 +259,11 @@ def split_rows(text: Text, columns: Whole, limit: Whole, purpose: Whole, rows: R
             else:
                 state[SPILLED] = spilled
             rows.message[count] = message
-            rows.index[count] = index
+            rows.number[count] = number
             rows.begin[count] = begin
             rows.end[count] = end
             rows.columns[count] = found
-            count, index = count + 1, index + 1
+            count, number = count + 1, number + 1
             row = feed + 1
     state[GOOD] = good
     return count

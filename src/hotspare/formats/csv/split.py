@@ -19,7 +19,7 @@ from hotspare.formats.csv.lines import joined, strings_of
 from hotspare.formats.fields import FieldColumns, fixed
 from hotspare.formats.loops import TEXTS, Fields, Values
 from hotspare.rows.bad_reasons import RowReason
-from hotspare.rows.chunk import Int32s, UInt8s
+from hotspare.rows.chunk import Bools, Int32s, Int64s, UInt8s
 from hotspare.rows.elementwise import Rows
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, clipped
 
@@ -67,12 +67,9 @@ class Messages:
         """The number of bytes of all texts."""
         return int(self.bounds[-1]) - int(self.bounds[0])
 
-    def text(self, delimiter: str) -> loops.Text:
-        return loops.Text(self.data, self.bounds, _kinds(delimiter))
-
 
 @cache
-def _kinds(delimiter: str) -> UInt8s:
+def byte_kinds(delimiter: str) -> UInt8s:
     """Returns the kinds of all bytes, as `loops.Text` has them."""
     (byte,) = delimiter.encode()
     kinds = np.zeros(256, np.uint8)
@@ -118,36 +115,38 @@ class SplitRows:
 
 def split(messages: Messages, layout: TextLayout) -> tuple[SplitRows, BadRows]:
     """Splits messages. Returns the good rows, in order, and the bad rows."""
-    size, count, columns = messages.size, len(messages), layout.columns
-    rows = _rows(size // 2 + count)
-    fields = Fields(*(np.empty(size + count + columns, np.int32) for _ in range(2)), np.empty(size, np.uint8))
-    state = np.zeros(loops.STATE_WIDTH, np.int64)
-    text = messages.text(layout.delimiter)
-    found = int(loops.split_rows(text, columns, grammar.ROW_BYTES_MAX, loops.DECODING, rows, fields, state))
-    good = int(state[loops.GOOD])
-    used = good * columns
-    values = Values(
-        messages.data,
-        *map(fixed, (fields.spill[: state[loops.SPILLED]], fields.begin[:used], fields.size[:used])),
-    )
-    rows, bad = loops.Rows(*(each[:found] for each in rows)), NO_BAD_ROWS
-    if messages.first:
-        rows = rows._replace(message=rows.message + messages.first)
-    if good < found:
+    size, columns = messages.size, layout.columns
+    entries = size + len(messages) + columns  # each field of a good row has a byte after it, or ends its message
+    fields = Fields(np.empty(entries, np.int32), np.empty(entries, np.int32), np.empty(size, np.uint8))
+    rows, state = _found(messages, layout, loops.DECODING, fields)
+    good, bad = int(state[loops.GOOD]), NO_BAD_ROWS
+    used, spilled = good * columns, int(state[loops.SPILLED])
+    values = Values(messages.data, fixed(fields.spill[:spilled]), fixed(fields.begin[:used]), fixed(fields.size[:used]))
+    if good < len(rows.message):
         bad = _bad_rows(messages, rows, layout)
-        is_good = rows.columns == columns
-        rows = loops.Rows(*(each[is_good] for each in rows))
-    return SplitRows(rows.message, rows.index, rows.begin, rows.end, values, columns), bad
+        rows = _between(rows, rows.columns == columns)
+    return SplitRows(rows.message, rows.number, rows.begin, rows.end, values, columns), bad
 
 
-def _rows(count: int) -> loops.Rows:
-    return loops.Rows(np.empty(count, np.int64), *(np.empty(count, np.int32) for _ in range(4)))
+def _found(messages: Messages, layout: TextLayout, purpose: int, fields: Fields) -> tuple[loops.Rows, Int64s]:
+    """Returns all rows of the messages (`loops.split_rows`) and the state."""
+    count, state = messages.size + len(messages), np.zeros(loops.STATE_WIDTH, np.int64)
+    numbers = [np.empty(count, np.int32) for _ in range(4)]
+    rows = loops.Rows(np.empty(count, np.int64), *numbers)
+    text = loops.Text(messages.data, messages.bounds, byte_kinds(layout.delimiter))
+    found = loops.split_rows(text, layout.columns, grammar.ROW_BYTES_MAX, purpose, rows, fields, state)
+    rows = _between(rows, slice(0, int(found)))
+    return rows._replace(message=rows.message + messages.first) if messages.first else rows, state
+
+
+def _between(rows: loops.Rows, which: slice | Bools) -> loops.Rows:
+    return loops.Rows(rows.message[which], rows.number[which], rows.begin[which], rows.end[which], rows.columns[which])
 
 
 def _bad_rows(messages: Messages, rows: loops.Rows, layout: TextLayout) -> BadRows:
     def refused(at: Rows, why: RowReason, sentence: pa.Array, texts: pa.Array) -> BadRows:
         reasons = pa.repeat(str(why), len(at))
-        return BadRows(rows.message[at], rows.index[at].astype(np.int64), reasons, sentence, clipped(texts))
+        return BadRows(rows.message[at], rows.number[at].astype(np.int64), reasons, sentence, clipped(texts))
 
     bad = []
     if len(at := np.flatnonzero(rows.columns == loops.NOT_UTF8)):
@@ -188,22 +187,18 @@ class CutRows:
     index: Int32s
     begin: Int32s
     end: Int32s
-    is_open: npt.NDArray[np.bool_]
+    is_open: Bools
 
-    def texts(self, count: int) -> pa.Array:
-        """Returns the first `count` rows as a binary array."""
+    def first_texts(self, count: int) -> pa.Array:
+        """Returns the texts of the first `count` rows as a binary array."""
         return strings_of(self.data, self.begin[:count], self.end[:count]).view(pa.binary())
 
 
 def cut(texts: Sequence[bytes], delimiter: bytes = b",") -> CutRows:
     """Cuts texts into rows as messages are: a row with an unclosed quote ends at its first line feed."""
-    messages = Messages.from_values(pa.array(texts, pa.binary()))
-    rows, none = _rows(messages.size + len(texts)), np.empty(0, np.int32)
-    fields, state = Fields(none, none, np.empty(0, np.uint8)), np.zeros(loops.STATE_WIDTH, np.int64)
-    text = messages.text(delimiter.decode())
-    count = loops.split_rows(text, 0, grammar.ROW_BYTES_MAX, loops.CUTTING, rows, fields, state)
-    _, index, begin, end, columns = (each[:count] for each in rows)
-    return CutRows(messages.data, index, begin, end, columns == loops.OPEN)
+    messages, none = Messages.from_values(pa.array(texts, pa.binary())), np.empty(0, np.int32)
+    rows, _ = _found(messages, TextLayout(0, delimiter.decode()), loops.CUTTING, Fields(none, none, np.empty(0, np.uint8)))
+    return CutRows(messages.data, rows.number, rows.begin, rows.end, rows.columns == loops.OPEN)
 
 
 def begin_open(texts: Sequence[bytes], delimiter: bytes = b",") -> list[bool]:
