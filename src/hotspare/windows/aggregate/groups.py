@@ -56,8 +56,10 @@ class GroupOutputs(NamedTuple):
 
 
 class AggregateGroups:
-    """Applies events to the groups of an aggregate. Immutable: all state is in the page. An event has the key of its group, the
-    arguments of the planner, and the fields `identity`, which are the key of its row, in this order.
+    """Applies events to the groups of an aggregate. Immutable: all state is in the page.
+
+    The columns of an event are, in this order: the key of its group, the arguments of the planner, and the fields `identity`, the
+    key of the event's row. The last are read only if the planner lists rows in order of arrival.
     """
 
     def __init__(self, keys: Sequence[Field], identity: Sequence[Field], calls: Sequence[AggregateCall], planner: Planner) -> None:

@@ -166,7 +166,9 @@ class AggregateOperator(Operator):
         return _Events(events, np.flatnonzero(passes)), bad
 
     def _numbered(self, page: Page, events: Chunk) -> Chunk:
-        """Returns inserts with one more column, the key of their row: the number of the change that each of them makes."""
+        """Returns the inserts with one more column, the number of the change that each of them makes. This number is the key under
+        which the event's row is kept in order of arrival.
+        """
         count, first = len(events), int(cast(Counters, page.parts[CHANGES]).values[0])
         lanes = np.column_stack((events.lanes, np.arange(first, first + count)))
         valid = np.column_stack((events.valid, all_true(count)))
@@ -210,7 +212,9 @@ def _events_schema(groups: Sequence[Field], arguments: Sequence[CompiledExpressi
 
 
 def _caused(given: Chunk, rows: Int64s, made: Chunk) -> Chunk:
-    """Returns for each output in `made` the event that caused it, which is at the index in `rows`, with the rank of the output."""
+    """Returns for each output in `made` the event that caused it, with the rank of the output. `rows`: the indexes of these events
+    in `given`.
+    """
     of = given.copied_rows(rows)
     return Chunk(made.rank, of.opcode, of.flags, of.lanes, of.valid)
 

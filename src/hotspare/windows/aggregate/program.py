@@ -59,10 +59,11 @@ class InputRowsKept(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """A planned result. `result_kind`: as in `loops.results`. `first`, `second`, `counted`: numbers of components, or _NONE.
+    """A planned result. `result_kind`: as in `loops.results`. `first`, `second`, `counted`: numbers of components; _NONE is the
+    count of the group's rows.
 
-    If the result reads ordered state, `first` is the number of the set or of the listed argument. `second` is then the steps, or
-    the bytes of a separator; `share` is that of a percentile.
+    For a result over a set, `first` is the number of the set, and `share` that of a percentile. For a result over rows in order of
+    arrival, `first` is a position in `Planner.listed`, and `second` the steps from the first row, or the bytes of a separator.
     """
 
     result_kind: int
@@ -76,7 +77,9 @@ class _Result:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The `program` of the kernels, the `width` of a group's row, and `codes`, its columns that hold codes of strings."""
+    """The plan of a group's row. `program`: the arrays for the kernels; `width`: the number of columns of the row; `codes`: the
+    indexes of its columns that hold codes of strings.
+    """
 
     program: k.GroupProgram
     width: int
@@ -104,8 +107,8 @@ class Planner:
         self._calls = tuple(calls)
 
     def tables(self, key_codes: Sequence[int], words: Mapping[int, int]) -> Tables:
-        """Returns the tables for a row whose sums have `words` words, by kind of component. `key_codes`: key columns that hold
-        codes.
+        """Returns the kernel tables of a group's row. `words[kind]`: the count of 64-bit words of a sum of that component kind; 0
+        if missing. `key_codes`: indexes of key columns that hold string codes.
         """
         rows = []
         at = self._keys + len(self._results) + 2
@@ -330,8 +333,8 @@ def _extreme(kind: np.int64, of_texts: np.int64) -> Callable[[Planner, Aggregate
 
 
 def _ordered(how: np.int64, running: np.int64 | None = None) -> Callable[[Planner, AggregateCall], _Result]:
-    """Returns the planner of a result over the ordered values of an argument. If rows are never removed and the values are numbers,
-    it uses the component `running` instead, unless that is None.
+    """Returns a function that plans a result of kind `how` over the ordered values of an argument. It plans the component `running`
+    instead if rows are never removed and the values are numbers; None: never.
     """
 
     def result(planner: Planner, call: AggregateCall) -> _Result:

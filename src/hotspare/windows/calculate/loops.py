@@ -29,8 +29,10 @@ NEXT, HAS_BEFORE = 0, 1
 
 
 class Ends(NamedTuple):
-    """Statistics of the ends of a block: entry i covers its observations from i on, entry `length` covers none. As results of
-    observations, entry i covers the window that ends with observation i. Statistics that are not requested have no entries.
+    """Statistics of the ends of a block: entry i covers the block's observations from i on, and entry `length` covers none.
+    Statistics that are not requested have no entries.
+
+    In results, entry i covers the window that ends with observation i.
     """
 
     counted: Int64s

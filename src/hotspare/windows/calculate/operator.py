@@ -288,7 +288,7 @@ _NONE: Float64s = np.empty(0)
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """The statistics of `windows.calculate.loops.Ends` that are requested, and so have entries: 1, or 0."""
+    """The statistics of `windows.calculate.loops.Ends` that are requested: 1 if arrays have entries for it, else 0."""
 
     squares: int
     differences: int

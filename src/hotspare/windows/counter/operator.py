@@ -155,7 +155,7 @@ def _events(chunk: Chunk) -> Int64s:
 
 
 def _count(counts: Int64s, times: Int64s) -> None:
-    """Adds events at these times, in ascending microseconds, to the numbers of an input."""
+    """Adds events at these times, in ascending microseconds, to the counts of one input, in place."""
     if not len(times):
         return
     if not counts[TOTAL]:

@@ -338,7 +338,9 @@ edges: [cars -> near as position, circles -> near as geometry, areas -> polygons
 
 
 def inputs_of(roles: Sequence[str]) -> tuple[int, int]:
-    """Returns the numbers of the inputs with positions and with geometries, by role; without roles, in the order of the edges."""
+    """Returns the numbers of the inputs with positions and with geometries, by role. Without roles the first edge has the
+    positions.
+    """
     return (1, 0) if roles[0] == GEOMETRY or roles[1] == POSITION else (0, 1)
 
 

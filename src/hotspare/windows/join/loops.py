@@ -1,7 +1,7 @@
 """Loops of a join: which rows meet, event by event (see `windows.join.operator`).
 
-An output has no values, but the places of its rows among the rows of their sides. One event may cause more outputs than there is
-room for; `counts` has the place at which to continue.
+An output has no values, but the places of its rows among the rows of both sides. One event may cause more outputs than there is
+room for; `JoinOutputs.counts` then records where to continue.
 """
 
 from __future__ import annotations
@@ -62,7 +62,11 @@ class SideEvents(NamedTuple):
 
 
 class JoinOutputs(NamedTuple):
-    """`join_rows` int64[., 7] has two rows more than the limit of outputs."""
+    """The outputs of a join, and the progress of its kernel.
+
+    `join_rows` int64[ROOM + 2, 7]: a row per output, with the columns RANK to EVENT. Two rows are spare because a change that
+    begins with room for one output may make three. `counts` int64[5]: the entries MADE to CURSOR.
+    """
 
     join_rows: Int64s
     counts: Int64s
@@ -85,8 +89,9 @@ def emit_change(out: JoinOutputs, events: SideEvents, i: Whole, opcode: Whole, s
 def emit_matched(
     out: JoinOutputs, events: SideEvents, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole, other: Whole, kept: Whole
 ) -> None:
-    """Emits the change that an event makes to its joined row with `other`. `kept` 1: rows of the other side are emitted alone while
-    they meet none.
+    """Emits the change that event `i` makes to its joined row with row `other` of the other side. `new`, `old`: places of the
+    event's rows; `walk`: which of them meet `other` (OLD, BOTH or NEW). `kept` 1: `other` is emitted alone as long as it meets no
+    row.
     """
     if walk == BOTH:
         emit_change(out, events, i, UPDATE_BLOCK, side, new, other)
@@ -104,7 +109,9 @@ def emit_matched(
 
 @kernel
 def emit_unmatched(out: JoinOutputs, events: SideEvents, i: Whole, side: Whole, walk: Whole, new: Whole, old: Whole) -> None:
-    """Emits the change of a row that meets no row of the other side. Call it only if the join emits such rows."""
+    """Emits the change of a row that meets no row of the other side: deletes `old`, inserts `new`, or both, as `walk` is OLD, NEW
+    or BOTH. Call it only if the join emits such rows.
+    """
     if walk == BOTH:
         emit_change(out, events, i, UPDATE_BLOCK, side, new, NONE)
         emit_change(out, events, i, DELETE, side, old, NONE)
@@ -130,7 +137,9 @@ def old_of(events: SideEvents, i: Whole) -> Whole:
 
 @kernel
 def match_one(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, i: Whole, side: Whole) -> None:
-    """Processes an event of the side whose key identifies joined rows: each row of that side is in at most one joined row."""
+    """Processes event `i` of the side whose key identifies joined rows: each row of that side is in at most one joined row. `rule`:
+    the rules of that side.
+    """
     opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     new_other: Whole = NONE
     old_other: Whole = NONE
@@ -154,8 +163,8 @@ def match_one(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, 
 
 @kernel
 def match_all(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, i: Whole, side: Whole) -> bool:
-    """Processes an event that may meet any number of rows. Returns False if the room for outputs is used up: WALK and CURSOR then
-    have the place to continue.
+    """Processes event `i`, which may meet any number of rows. Returns False if the room for outputs is used up: WALK and CURSOR
+    then have the place to continue.
     """
     opcode, new, old = events.opcode[i], new_of(events, i), old_of(events, i)
     walk = np.int64(out.counts[WALK])
@@ -187,8 +196,8 @@ def match_all(other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, 
 
 @kernel
 def match_event(own: Lists, other: Lists, out: JoinOutputs, rule: Int64s, events: SideEvents, i: Whole, side: Whole) -> Whole:
-    """Stores and joins an event. Returns DONE; NEEDS_ROOM if an index has no room, with nothing done; or IS_FULL if outputs have
-    none.
+    """Stores and joins event `i`. Returns DONE, NEEDS_ROOM if an index has no room (nothing is changed then), or IS_FULL if the
+    outputs have no room.
     """
     if rule[STORES] == 1 and out.counts[WALK] == NO_WALK and not follow(own, events.opcode, events.row, i):
         return NEEDS_ROOM
@@ -204,7 +213,7 @@ def match_event(own: Lists, other: Lists, out: JoinOutputs, rule: Int64s, events
 def run_join(
     left: Lists, right: Lists, out: JoinOutputs, rules: Int64s, lefts: SideEvents, rights: SideEvents, side: Int64s, row: Int64s
 ) -> Whole:
-    """Processes events in order: event k is number `row[k]` of side `side[k]`.
+    """Processes events in order: event k is number `row[k]` of side `side[k]`. `rules[s]`: the rules of side s.
 
     Returns DONE if all events are processed or the room for outputs is used up. Returns NEEDS_ROOM if an index has no room for the
     next event: the caller makes room and calls again.
@@ -230,8 +239,10 @@ def run_join(
 def gather_matched(
     made: Int64s, lefts: SideEvents, rights: SideEvents, columns: Int64s, otherwise: Int64s, lanes: Int64s, valid: Bools
 ) -> None:
-    """Writes the fields of outputs. `columns[j]` is the column of field j: left columns first, then the right ones; below 0 the
-    field is null. If its side has no row, column `otherwise[j]` is used instead, unless that is below 0.
+    """Writes the fields of the outputs `made`, rows of `join_rows`, to `lanes` and `valid`.
+
+    `columns[j]` is the column of field j: left columns first, then the right ones; below 0 the field is null. If that column's side
+    has no row, `otherwise[j]` is used instead, unless it is below 0.
     """
     width = lefts.lanes.shape[1]
     for m in range(len(made)):
@@ -284,8 +295,8 @@ def gather_column(rows: Int64s, lanes: Int64s, valid: Bools, column: Whole, out_
 def gather_matched_inserts(
     event: Int64s, met: Int64s, facts: SideEvents, others: Lists, columns: Int64s, begin: Whole, lanes: Int64s, valid: Bools
 ) -> None:
-    """Writes fields of facts and of the rows that they meet. `columns` is as in `gather_matched`; the columns of facts begin at
-    `begin`.
+    """Writes the fields of facts `event` and of the rows `met` to `lanes` and `valid`. `columns` is as in `gather_matched`; the
+    columns of facts begin at `begin`.
     """
     width, other_begin = facts.lanes.shape[1], np.int64(0) if begin > 0 else facts.lanes.shape[1]
     for first in range(0, len(event), BLOCK):

@@ -195,7 +195,7 @@ class MatchAnswers:
 
 
 class PatternCode:
-    """The code of one pattern."""
+    """The compiled user code of one pattern. Calls its functions for events, and for the output of a match."""
 
     def __init__(self, label: str, pattern: WindowPattern, names: Sequence[str], modules: Sequence[Module], schema: Schema) -> None:
         """Compiles the code. `names`: the events of interest, by bit; `schema`: the window's schema. Raises ProjectError if the

@@ -414,7 +414,7 @@ def _size(logic: Logic) -> int:
 
 
 def _waits(logic: Logic) -> int:
-    """Returns an upper bound for the number of different sets of events that a match may wait for."""
+    """Returns an upper bound on the number of different sets of events that a match may wait for."""
     kind, inner = _node(logic)
     if isinstance(inner, str):
         return 1

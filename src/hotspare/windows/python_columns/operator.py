@@ -69,8 +69,11 @@ class PythonColumnsOperator(RowWindow):
 
 @dataclass(frozen=True)
 class ColumnFunction(RowFunction):
-    """`function` of the text, called with the columns `used` of events of the schema `given` by name. The columns that it returns
-    are the fields of `returned_schema` that are not `copied`; missing ones are null."""
+    """Calls the function `function` of a Python text with columns of events. `used`: the fields of the schema `given` whose columns
+    the function gets, by name.
+
+    The function returns columns for the fields of `returned_schema` that are not `copied`; the fields that it leaves out are null.
+    """
 
     text: str
     name: str
@@ -215,7 +218,7 @@ def _of_list(values: list[Any], type_: FieldType) -> pa.Array:
 
 
 def _kind(value: Any) -> Any:
-    """Returns a value that is equal for two values if Arrow gives both the same type when each is converted alone."""
+    """Returns the kind of a value: Arrow gives two values of one kind the same type if each is converted alone."""
     if isinstance(value, pa.Scalar):
         return value.type
     if isinstance(value, list | tuple):

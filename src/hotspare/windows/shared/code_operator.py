@@ -296,8 +296,8 @@ class CodeEvents:
     """Presents the rows of a chunk to user code."""
 
     def __init__(self, window: WindowId, name: str, schema: Schema, places: Sequence[int]) -> None:
-        """`window`: seeds the random numbers; `name`: the window upstream; `schema`: the fields that the code sees; `places`: their
-        columns in a chunk.
+        """Selects the columns that the code sees. `window`: seeds the random numbers; `name`: the window upstream; `schema`: the
+        fields that the code sees; `places`: the columns of these fields in a chunk.
         """
         self.schema = schema
         self._name = name

@@ -52,7 +52,9 @@ def delete_mask(opcode: UInt8s) -> Bools:
 
 
 class Evaluation(NamedTuple):
-    """passes    bool[n]: events that are emitted
+    """The result of a row function for n events.
+
+    passes    bool[n]: events that are emitted
     computed  arrays of n values by place in the output schema; null in rows that failed
     refused   ascending by row; none of them passes
     """

@@ -229,8 +229,8 @@ class _TagGroups:
     def __init__(
         self, given: Schema, tag: str, tags: int, values: tuple[str, ...], group_by: tuple[str, ...], limit_us: int
     ) -> None:
-        """Rows have the schema `given`. `tag`: the field with the tag; `tags`: the number of tags. Groups without a row for
-        `limit_us` microseconds are evicted; 0: never.
+        """Plans the rows of groups for input rows of the schema `given`. `tag`: the field with the tag; `tags`: the number of tags.
+        Groups without a row for `limit_us` microseconds are evicted; 0: never.
         """
         self._tag = given.index[tag]
         self._tags = tags

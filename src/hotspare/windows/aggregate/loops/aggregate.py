@@ -71,8 +71,8 @@ DONE, NEEDS_ROOM, NEEDS_WIDE_ROOM, NEEDS_TREE_ROOM, NEEDS_ROW_ROOM, NEEDS_LIST_R
 
 
 class GroupChange(NamedTuple):
-    """The programs that change a group, and buffers for its row: `small` for `program`, and `large` for `wide_program`, whose rows
-    have more words.
+    """The programs that change a group, and buffers for its row. `small` is the buffer for `program`, and `large` that for
+    `wide_program`, whose rows have more words. `scratch` has temporary numbers.
     """
 
     program: GroupProgram
@@ -83,9 +83,13 @@ class GroupChange(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """Output arrays with room for two outputs per event row. `lanes` and `valid` have keys and results; `failed` has the number of
-    the first result with an error, counted from 1, or 0. `source`: the event row that caused an output. `places` int64[., 2]: SLOT
-    and IS_WIDE of each version; empty if the caller does not need them.
+    """Output arrays with one entry per output, and room for two outputs per event row.
+
+    lanes, valid  keys and results, and their validity
+    failed        the number of the first result with an error, counted from 1, or 0
+    source        the event row that caused the output
+    places        int64[., 2]: SLOT and IS_WIDE of each version; empty if the caller does not need them
+    counts        int64[7]: the progress of the kernel, entries MADE to ASKS
     """
 
     rank: Int64s
@@ -359,9 +363,12 @@ def process_change(
 
 @kernel
 def read_eviction_pair(keys: Int64s, events: GroupEvents, at: Whole, half: Whole) -> tuple[Whole, Whole, Whole]:
-    """Returns the new and the old row of the next change, and the number of event rows that it completes, if row `at` is EVICTED.
-    The eviction is a change by itself if the next row is of another group, or updates a row of the same group. If the next update
-    moves a row from another group to this one, that other group changes first.
+    """Returns the next change if row `at` is EVICTED: the new row, the old row, and the number of event rows that are then
+    processed. Either row may be NONE.
+
+    The eviction is a change by itself if the next row is of another group, or updates a row of the same group. If the next row is
+    an insert into the group, one change does both. If it moves a row from another group to this one, that other group changes first
+    (`half` 0, no rows processed), and then this one (`half` 1).
     """
     new = at + 1
     if not agree(events.lanes, at, keys, events.lanes, new, keys):
@@ -417,7 +424,7 @@ def run_aggregate(narrow: Rows, wide: Rows, c: GroupChange, ordered: OrderedStat
 
 @kernel
 def gather_groups(narrow: Rows, wide: Rows, out: Outputs) -> None:
-    """Writes keys and results of all outputs again, from the slots in `places`. Call it after lists were replaced by texts in the
+    """Writes keys and results of all outputs again, from the slots in `places`. Needed after lists were replaced by texts in the
     rows.
     """
     for at in range(out.counts[MADE]):

@@ -54,16 +54,18 @@ _ONE_POINT = np.uint64(0x3FF << 52)
 
 
 class GroupProgram(NamedTuple):
-    """The program run for each event. `keys`: columns of events that identify a group. A row of a group has these columns first,
-    then one column for each row of `results`, and FAILED, the number of the first result with an error, counted from 1, or 0. Then
-    come the count of the group's rows and the components.
+    """The program run for each event. `keys`: columns of events that identify a group.
 
-    components   int64[., 7]
-    results      int64[., 7]
+    A row of a group has these columns first, then one column for each row of `results`, and FAILED, the number of the first result
+    with an error, counted from 1, or 0. Then come the count of the group's rows, the components, the beginnings of the periods, and
+    the inline sets.
+
+    components   int64[., 7]  columns KIND to PERIOD
+    results      int64[., 7]  columns HOW to BIAS (`windows.aggregate.loops.results`)
     periods      int64[., 2]  column of the beginning of a period, and its length in microseconds
     sets         int64[.]     columns of events whose values are kept in order, by set
-    shares       double[.]    the parameter of each result, such as the share of a percentile
-    texts        int64[.]     components that are LEAST_TEXT or GREATEST_TEXT
+    shares       double[.]    the share of a percentile, from 0 to 1, by result; unused for other results
+    texts        int64[.]     numbers of the components that are LEAST_TEXT or GREATEST_TEXT
     inline_sets  int64[., 2]  INLINE_AT and INLINE_DOUBLE of each set (`windows.aggregate.loops.inline_sets`)
     """
 
@@ -173,7 +175,9 @@ def sortable(lane: Whole, is_double: Whole) -> Whole:
 
 @kernel
 def count_non_finite(group: Group, at: Whole, a: np.uint64, b: np.uint64, sign: Whole) -> bool:
-    """Counts the product of the doubles with the bits `a` and `b` if either is not finite. Returns False if both are finite."""
+    """Counts the product of the doubles with the bits `a` and `b` in the sum at column `at`, if a factor is infinite or NaN: as one
+    more (`sign` 1), or one less (-1). Returns False, without a change, if both factors are finite.
+    """
     size_a, size_b = a & ~_SIGN, b & ~_SIGN
     if size_a < _INFINITE and size_b < _INFINITE:
         return False
@@ -186,8 +190,8 @@ def count_non_finite(group: Group, at: Whole, a: np.uint64, b: np.uint64, sign: 
 
 @kernel
 def add_value(group: Group, part: Int64s, events: GroupEvents, row: Whole, sign: Whole) -> bool:
-    """Adds (`sign` 1) a value, or a product of two, to the sum `part`, or subtracts it (-1). Returns False if the sum needs more
-    words.
+    """Adds (`sign` 1) a value, or a product of two, to a sum, or subtracts it (-1). `part`: the row of `GroupProgram.components`
+    for the sum. Returns False if the sum needs more words.
     """
     kind, at = part[KIND], part[AT]
     a, b = np.uint64(events.lanes[row, part[A]]), np.uint64(events.lanes[row, part[B]])
@@ -241,9 +245,11 @@ def add_row(group: Group, program: GroupProgram, events: GroupEvents, row: Whole
 
 @kernel
 def record_event(group: Group, program: GroupProgram, events: GroupEvents, new: Whole, old: Whole, number: Whole) -> None:
-    """Updates the components over events. `new` and `old` are the rows of the event, or NONE; `number` is that of the change. In an
-    update the old row follows the new one. An old row before the new one was evicted for it, which counts as a delete and then an
-    insert.
+    """Updates the components over events. `new` and `old` are the rows of the event, or NONE; `number` is that of the change among
+    all changes of the window.
+
+    An old row after the new one means an update. An old row before the new one was evicted for it, which counts as a delete and
+    then an insert.
     """
     opcode = (UPDATED if old > new else INSERTED) if new >= 0 else DELETED
     is_evicted = new > old >= 0

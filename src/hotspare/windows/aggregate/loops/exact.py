@@ -194,8 +194,8 @@ def position_of(bits: np.uint64) -> Whole:
 
 @kernel
 def magnitude(lanes: Int64s, row: Whole, begin: Whole, lowest: Whole, j: Whole, sign: Whole) -> np.uint64:
-    """Returns word `j` of the magnitude of a sum. `lowest`: the number of the first word that is not 0; `sign`: -1 if the sum is
-    negative.
+    """Returns word `j` of the magnitude of the sum whose words are in `lanes[row]` from column `begin` on. `lowest`: the number of
+    its first word that is not 0; `sign`: -1 if the sum is negative, else 0.
     """
     word = np.uint64(lanes[row, begin + j])
     if sign == 0:

@@ -51,8 +51,10 @@ def change_on_fast_path(
     number: Whole,
     s: Scratch,
 ) -> tuple[Whole, Whole]:
-    """Changes a group. Returns the slots of its row before and after; NONE twice, with no change made, if the event needs the
-    general path.
+    """Applies the change of a group from event row `old` to `new`; either may be NONE. `number`: that of the change in the window.
+
+    Returns the slots of the group's row before and after the change. If the event needs the general path, both are NONE, and no row
+    is changed.
     """
     state, row = narrow.state, new if new >= 0 else old
     if state[OPEN] < 0 or state[FILL] == 1 or state[FILL] == state[PAGE_SLOTS] or wide.state[LIVE] > 0:

@@ -29,9 +29,16 @@ PLACES: the value at a place, and the count of distinct values. MODES: the most 
 
 
 class Trees(NamedTuple):
-    """`rows` has the columns of a set as conditions, and these and the value as keys. `kinds`: kinds of the values of each set of a
-    group; `queries_by_set`: the queries of each set. `places`, `data`: texts by code. `probe` int64[1, width]: the row that is
-    searched for."""
+    """The arguments for kernels over ordered multisets.
+
+    rows            a row per value; the columns of a set are its condition, and these and the value its key
+    nodes           int64[., 6]: the links of each row in a tree or in heaps, by slot
+    roots           the index that finds the root of a set
+    kinds           int64[.]: the kind of the values of each set of a group
+    queries_by_set  int64[.]: the queries of each set
+    places, data    the texts by code: place of each, and the bytes of all
+    probe           int64[1, width]: the row that is searched for
+    """
 
     rows: Rows
     nodes: Int64s

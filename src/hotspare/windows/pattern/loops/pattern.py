@@ -226,8 +226,9 @@ def begin_next(rows: Rows, lists: Lists, program: PatternProgram, events: Patter
 
 @kernel
 def open_pattern(rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork) -> Whole:
-    """Begins pattern AT for the current event, or the phase after the last pattern. Returns GOES_ON, or NEEDS_TRUTH if the caller
-    must first compute for which open matches the event is true.
+    """Begins pattern AT for the current event; after the last pattern, begins phase BEHIND (event time) or NEXT (system time).
+
+    Returns GOES_ON, or NEEDS_TRUTH if the caller must first compute for which open matches the event is true.
     """
     counts = work.counts
     e, p = counts[EVENT], counts[AT]
@@ -369,8 +370,8 @@ def run_pattern(
 def collect_waiting_matches(
     rows: Rows, lists: Lists, program: PatternProgram, events: PatternEvents, work: MatchWork, slots: Int64s
 ) -> Whole:
-    """Writes the slots of the open matches that the current event may change to `slots`, as far as there is room. Returns the
-    number of all of them.
+    """Writes to `slots` the slots of the open matches that the current event may change, as far as there is room. Returns the
+    number of all these matches, which may be larger than `slots`.
     """
     find_waiting_lists(lists, program, events, work.counts[EVENT], work.counts[AT], work)
     count = np.int64(0)

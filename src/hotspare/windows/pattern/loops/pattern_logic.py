@@ -97,9 +97,18 @@ CLASSES_MAX = 32
 
 
 class PatternProgram(NamedTuple):
-    """The compiled patterns. `keys[p]`: columns of the partition. `outputs[p]`: places in a row of the output's fields, NONE for
-    the key. `captures`: pairs of column and place. `states`: the first word of states, and their number. `by_event` 1: time is read
-    from fields."""
+    """The compiled patterns.
+
+    patterns  int64[., 10]  columns FIRST to SKIPS
+    nodes     int64[., 9]   columns KIND to NEAREST: the nodes of all patterns, in the order of the text
+    events    int64[., 4]   columns CHECKS_BEGIN to CAUGHT_END: the events of interest of all patterns
+    checks    int64[., 3]   columns OP, PLACE, COLUMN
+    captures  int64[., 2]   column of an event, and the place in a row of a match that keeps its value
+    keys      int64[., .]   columns of events with the partition, by pattern
+    outputs   int64[., .]   places in a row of a match of the output's fields, by pattern; NONE for the key
+    states    int64[2]      the first column with states in a row of a match, and the number of these columns
+    by_event  1 if time is read from fields, else 0
+    """
 
     patterns: Int64s
     nodes: Int64s
@@ -113,8 +122,13 @@ class PatternProgram(NamedTuple):
 
 
 class PatternEvents(NamedTuple):
-    """Events in order. `masks[p]`: the events of interest of pattern `p` that each event may be, and TAKEN. `fresh[p]`: those among
-    ASKS that are true for a match that the event begins. `beats`: rank and time of each heartbeat.
+    """Events in order.
+
+    rank, time     int64[n]; time in microseconds
+    masks[p]       int64[n]: the events of interest of pattern `p` that each event may be, as bits, and TAKEN
+    values, valid  [n, .]: the computed columns of the events
+    fresh[p]       int64[n]: those bits of ASKS that are true for a match that the event begins
+    beats          int64[., 2]: rank and time of each heartbeat
     """
 
     rank: Int64s
@@ -135,9 +149,16 @@ class MatchOutputs(NamedTuple):
 
 
 class MatchWork(NamedTuple):
-    """The current match: a row, states of nodes and which of them are active; and the current lists. `classes[p]`: sets of awaited
-    events seen so far; `class_counts[p]`: their number. `truth`: the events of interest that are true for each row;
-    `code_states`: the state that code keeps of each row after these events, as the code of a text."""
+    """The match that the kernel changes, and the lists of matches that it visits.
+
+    lanes, valid             [1, width]: the row of the current match
+    state, active            int64[nodes]: the state of each node, and 1 for an active one
+    cursors                  int64[CLASSES_MAX]: the next match of each current list
+    classes, class_counts    by pattern: the sets of awaited events seen so far, as bits, and their number
+    truth, code_states       by slot: the events of interest that are true, as bits; and the state that user code keeps of the
+                             match after them, as the code of a text
+    counts, window_counters  progress in the batch (MADE to SKIPPED); counters that are state: the next key, and CLOCK
+    """
 
     lanes: Int64s
     valid: Bools
