@@ -131,8 +131,9 @@ class RowLookups:
         return rows.lanes[:, list(self.columns)], self.expiry_key.select_keys(rows.order, rows.time)
 
     def condition_values(self, values: Int64s) -> tuple[Int64s, int]:
-        """Returns `values`, one column per field of the condition, in the column order of the lookup that finds rows by these
-        fields, and the number of that lookup."""
+        """Returns the columns of `values`, which are in the order of the condition's fields, in the order of the lookup that finds
+        rows by these fields; and the number of that lookup.
+        """
         if self._has_condition:
             return values, len(self.lookup_columns) - 1
         return values[:, [self.conditions.index(key) for key in self.keys]], 0

@@ -220,7 +220,7 @@ class RowQueue:
         return self.unloaded is not None
 
     def _end_loading(self) -> None:
-        """Ends the loading: from now on `_sent` alone is the end of the evicted blocks."""
+        """Ends the loading of unloaded rows. From now on `_sent` alone is the end of the evicted blocks."""
         absent, self.unloaded = self.unloaded, None
         assert absent is not None
         if self._sent <= -(-absent.end // BLOCK_ROWS) * BLOCK_ROWS:
@@ -323,7 +323,7 @@ class RowQueue:
             self._marks.append((self.last, now))
 
     def _forget_marks(self) -> None:
-        """Drops the marks of evicted or removed blocks."""
+        """Drops write times (`_marks`) that only evicted or removed blocks need."""
         while len(self._marks) > 1 and self._marks[0][0] <= self._sent:
             del self._marks[0]
 

@@ -283,8 +283,9 @@ class StringTable:
         return codes
 
     def arrow(self, codes: Int64s, valid: Bools, type_: pa.DataType) -> pa.Array:
-        """Returns the strings (type_ string) or blobs (type_ binary) of `codes`, null if not valid. Raises ArrowInvalid at 2
-        GiB."""
+        """Returns the strings (type_ string) or blobs (type_ binary) of `codes`, null if not valid. Raises ArrowInvalid if they
+        have 2 GiB or more.
+        """
         places = self._texts.places[codes]
         self._pages.prefetch_strings(self._texts, places)
         size = int(places[:, k.SIZE].sum())

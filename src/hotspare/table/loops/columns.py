@@ -34,10 +34,10 @@ def pick_columns(lanes: Int64s, valid: Bools, columns: Int64s, out_lanes: Int64s
 
 @kernel
 def certain_rows(opcode: UInt8s, valid: Bools, keys: Int64s, rows: Int64s) -> Whole:
-    """Writes the inserts of a chunk, which are certain to be stored if an insert never has a stored key and all other rows are
-    deletes.
+    """Writes the row numbers of a chunk's inserts to `rows`, and returns their count. These rows are certain to be stored if no
+    insert has a stored key, as in the changelog of a keyed relation.
 
-    Returns the count written to `rows`; -1 if a row is neither insert nor delete, or if a key of an insert is null.
+    Returns -1 if a row is neither insert nor delete, or if a key of an insert is null.
     """
     count = np.int64(0)
     for i in range(len(opcode)):

@@ -142,8 +142,9 @@ def has_room_for_group(rows: Rows, groups: RowGroups, chunk: InputArrays, i: Who
 
 @kernel
 def tidy_groups(rows: Rows, lists: Lists, made: Whole) -> None:
-    """Compacts pages if there are too many gaps, and applies the moves of rows to the lists; called exactly once before each
-    event."""
+    """Compacts pages if there are too many gaps, and applies the moves of rows to the lists; called exactly once before each event.
+    `made`: the count of outputs so far.
+    """
     tidy(rows, made)
     for at in range(rows.state[MOVED]):
         replace_in_group(lists, rows.moved[at, NEW_SLOT], rows.moved[at, OLD_SLOT])
@@ -152,7 +153,7 @@ def tidy_groups(rows: Rows, lists: Lists, made: Whole) -> None:
 
 @kernel
 def follow_groups(lists: Lists, made: Int64s, at: Whole) -> None:
-    """Applies output number `at`, and for an update the one after it, to the lists."""
+    """Applies output number `at` of the records `made`, and for an update the one after it, to the lists."""
     slot = made[at, SLOT]
     if made[at, OPCODE] == INSERT:
         join_group(lists, slot)

@@ -32,7 +32,9 @@ def rotate(x: np.uint64, bits: int) -> np.uint64:
 
 @kernel
 def word4(data: UInt8s, at: Whole) -> np.uint64:
-    """Returns 4 bytes from `at` as a little-endian number. Written out, with an index that is never negative, it is one load."""
+    """Returns the 4 bytes from `at` on as a little-endian number. They are combined one by one, with an index that is never
+    negative, because compilers turn exactly this into one load.
+    """
     i = np.uint64(at)
     low = np.uint64(data[i]) | (np.uint64(data[i + np.uint64(1)]) << np.uint64(8))
     high = np.uint64(data[i + np.uint64(2)]) | (np.uint64(data[i + np.uint64(3)]) << np.uint64(8))

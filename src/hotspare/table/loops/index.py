@@ -43,7 +43,15 @@ _STUCK_AT = np.uint64(2**48)
 
 
 class Index(NamedTuple):
-    """An index. `table`: segment after segment. `scratch` has room for one of them."""
+    """An extendible hash index of slots.
+
+    table      the segments in use, SEGMENT entries each; an entry is (half of the hash) << 32 | slot + 1, and 0 is empty
+    directory  int64[2**BITS]: the segment for each value of the highest BITS bits of a half
+    segments   int64[., 2]: COUNT and DEPTH of each segment
+    stuck      further entries, of keys that agree in too many bits
+    scratch    room for one segment
+    sizes      int64[3]: BITS, SEGMENTS, STUCK
+    """
 
     table: UInt64s
     directory: Int64s

@@ -32,8 +32,14 @@ STATE_WIDTH = 12
 class InternedTexts(NamedTuple):
     """Strings by code, and the state of the pages of `data`.
 
-    `marks`: 0 if a code is free, else the last round in which its string was held. `free`: a stack of reusable codes. `page_bytes`:
-    the bytes of strings in each page; `emptied` lists pages without any left.
+    by_text     the index of codes by the hash of their bytes
+    places      int64[., 2]: BEGIN and SIZE of each code's bytes in `data`
+    hashes      XXH64 of each code's bytes
+    marks       by code: 0 if the code is free, else the last round, 1 or 2, in which its string was held
+    free        a stack of reusable codes
+    page_bytes  by page: the bytes of strings in it
+    emptied     a list of pages that lost their last string
+    state       int64[12]: entries COUNT to MOVED
     """
 
     by_text: Index

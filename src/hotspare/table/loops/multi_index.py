@@ -47,8 +47,13 @@ COUNTS_WIDTH = 2
 
 
 class Lists(NamedTuple):
-    """Lists of rows. `lanes`, `valid`, `order` and `moved` are those of the pages, `links` has a row per slot of them.
-    `conditions`: the columns of the condition's fields."""
+    """Lists of rows that agree in the fields of a condition. `lanes`, `valid`, `order` and `moved` are those of `Rows`.
+
+    by_condition  the index that finds the first row of a list
+    links         int64[., 3]: AFTER, BEFORE and NEWEST of each slot
+    counts        int64[2]: FOLLOWED, MOVES
+    conditions    the columns of the condition's fields
+    """
 
     by_condition: Index
     links: Int64s

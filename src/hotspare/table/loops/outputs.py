@@ -42,8 +42,11 @@ def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, o
 
 @kernel
 def first_disorder(positions: Positions, number: Int64s, newest: Int64s) -> Whole:
-    """Returns the first row that is not after the previous one of its partition, whose number is `number[row]`; -1 if there is
-    none. `newest`: OFFSET, INDEX and ROW of each partition's newest row, in and out."""
+    """Returns the first row whose position is not after that of the previous row of its partition; -1 if there is none. `number`:
+    the partition of each row, as a row number of `newest`.
+
+    `newest`: int64[., 3], OFFSET, INDEX and ROW of each partition's newest row. Updated by each row before the returned one.
+    """
     for i in range(len(positions.offsets)):
         offset, index, at = positions.offsets[i], np.int64(positions.indexes[i]), number[i]
         if offset < newest[at, OFFSET] or (offset == newest[at, OFFSET] and index <= newest[at, INDEX]):

@@ -63,11 +63,21 @@ _LOW = np.uint64(63)
 class Rows(NamedTuple):
     """The arrays of a relation.
 
-    By slot: `lanes`, `valid`, `order` (arrival number), `time` (from which retention counts; empty if retention is not by time),
-    `links` (empty without a list), a bit of `alive`, `heap[slot, HEAP_PLACE]`. By page: `pages`. By place: `heap[place,
-    HEAP_SLOT]`. `waiting`: slots that wait for their place in the list, NONE for an entry that no longer waits. `free` is a stack
-    of pages, `emptied` a list of pages, `moved` a list of (old slot, new slot, outputs made before), empty if moves are not
-    recorded. `conditions`: fields by which rows are also found; an update that changes them makes the row the newest.
+    by_key        the index of slots by key
+    lanes, valid  [slots, width]: the values
+    order         by slot: the arrival number of the row
+    time          by slot: the time from which retention counts; empty if retention is not by time
+    links         by slot: NEXT and PREV in the list; empty without a list
+    waiting       slots that wait for their place in the list; NONE for an entry that no longer waits
+    alive         a bit per slot: whether it holds a row
+    pages         int64[., 4]: PAGE_NUMBER to PAGE_BEFORE of each page
+    free          a stack of pages
+    emptied       a list of pages that are not free yet
+    moved         (old slot, new slot, outputs made before); empty if moves are not recorded
+    heap          int64[., 2]: `heap[place, HEAP_SLOT]` is a slot, `heap[slot, HEAP_PLACE]` its place
+    state         int64[24]: the entries of `table.loops.slots`
+    keys          the columns of the key
+    conditions    columns by which rows are also found; an update that changes them makes the row the newest
     """
 
     by_key: Index
@@ -168,7 +178,7 @@ def free_slot(rows: Rows, slot: Whole) -> None:
 
 @kernel
 def too_many_gaps_for(state: Int64s, live: Whole) -> bool:
-    """Whether there are more gaps than `live` rows may have."""
+    """Whether the pages have more gaps than are allowed for `live` rows."""
     spare = max(live // 8, min(4 * live, state[SPARE]))
     return bool(state[PAGES] * state[PAGE_SLOTS] > live + spare + 2 * state[PAGE_SLOTS])
 

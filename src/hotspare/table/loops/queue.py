@@ -42,7 +42,8 @@ _NO_RANK = np.int64(2**63 - 1)
 
 
 class Ring(NamedTuple):
-    """A ring of rows: `lanes` and `valid` row after row, `width` of each; `times` is empty if retention is not by time.
+    """A ring of rows. `lanes` and `valid` are flat, row after row, with `width` entries each. `times`: microseconds by row; empty
+    if retention is not by time. `keys`: the columns of the key.
 
     `state` has the entries of `table.loops.slots`: FIRST is the position of the oldest row, LAST one past that of the newest.
     """
@@ -57,7 +58,9 @@ class Ring(NamedTuple):
 
 
 class QueueArrays(NamedTuple):
-    """A chunk, `lanes` and `valid` row after row, and int64[., 2] rank and time of its batch's heartbeats."""
+    """A chunk with the heartbeats of its batch. `lanes` and `valid` are flat, row after row. `time`: microseconds by row, if
+    retention is by time; `beats` int64[., 2]: rank and time of each heartbeat.
+    """
 
     rank: Int64s
     opcode: UInt8s
@@ -227,8 +230,12 @@ def is_ignored_row(ring: Ring, policy: Policy, given: QueueArrays, row: Whole, r
 
 @kernel
 def resolve_in_order(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, refused: Int64s, counts: Int64s) -> None:
-    """Applies a chunk and the heartbeats of its batch, in order of rank, as far as rows are removed in order and outputs have room;
-    the ring has room for all. `refused`: input rows, and REFUSED_ numbers."""
+    """Applies a chunk and the heartbeats of its batch, in order of rank. Stops at a row that breaks the order of removal, or if the
+    outputs have no room; the ring has room for all rows.
+
+    `runs` int64[., 4]: the outputs as runs, columns POSITION to RANK. `refused` int64[., 2]: input row and REFUSED_ number.
+    `counts`: the progress, zeros at first except ROOM.
+    """
     row, beat = np.int64(counts[TAKEN]), np.int64(counts[BEAT])
     evict_pending(ring, runs, counts)
     while counts[MADE] < counts[ROOM] and (row < len(given.rank) or beat < len(given.beats)):

@@ -88,11 +88,15 @@ LEAVE_NONE, LEAVE_ALL, LEAVE_OVER, LEAVE_OLD = (np.int64(which) for which in (0,
 class Policy(NamedTuple):
     """Retention, and what is known of the input.
 
-    `unit` is the step of boundaries; `by_event` is 1 if time comes from a field, 0 for system time. `new_keys` is 1 if an insert
-    never has a stored key, because the input is itself a keyed relation. Then no index is needed as long as rows are removed in
-    order of arrival, always the first of the list. `in_order` is 1 if that is certain to hold: a delete is of the first row of the
-    list, or of none that is stored. `evicts_first` is 1 if the rows that an event evicts are emitted before the row that arrived; 0
-    if retention is by system time, which evicts at heartbeats alone.
+    kind          KEEP to UNTIL
+    limit         rows, or microseconds if `kind` is by time
+    unit          the step of boundaries of a jumping window, in microseconds
+    by_event      1 if time comes from a field, 0 for system time
+    new_keys      1 if an insert never has a stored key, because the input is itself a keyed relation. Then no index is needed as
+                  long as rows are removed in order of arrival, always the first of the list
+    in_order      1 if that is certain to hold: a delete is of the first row of the list, or of none that is stored
+    evicts_first  1 if the rows that an event evicts are emitted before the row that arrived; 0 if retention is by system time,
+                  which evicts at heartbeats alone
     """
 
     kind: int
@@ -105,7 +109,9 @@ class Policy(NamedTuple):
 
 
 class InputArrays(NamedTuple):
-    """A chunk, with the time of each row (`time_valid` False: null), and int64[., 2] rank and time of its batch's heartbeats."""
+    """A chunk with the heartbeats of its batch. `time`: microseconds by row, null if `time_valid` is False; `beats` int64[., 2]:
+    rank and time of each heartbeat.
+    """
 
     rank: Int64s
     opcode: UInt8s
@@ -118,16 +124,19 @@ class InputArrays(NamedTuple):
 
 
 class OutputArrays(NamedTuple):
-    """The results, as far as `counts` says: MADE outputs, REFUSED rows; ROW and BEAT are where to continue.
-
-    ROOM: after this many outputs nothing more is begun. LEAVING (a LEAVE_ number), EDGE, CAME (see `due_expiry`) and the rank CAUSE
-    describe the current removal, which continues first. ASIDE: the count of outputs of the row CAME that wait for the end of the
-    removal. The other ASIDE_ entries are their opcode, flags and source, and the slot of the row's old version, which is freed when
-    that is emitted.
+    """The outputs of `relate`, and its progress.
 
     output_records  int64[., 5]  columns RANK, OPCODE, FLAGS, SLOT (of the values), SOURCE (the input row that made it, or NONE);
                                  two more than ROOM: an update has two, and may fill a group
     refused         int64[., 2]  input row, REFUSED_ number
+    counts          int64[14]    entries MADE to ASIDE_OLD
+
+    Of `counts`, MADE and REFUSED are the outputs and refused rows so far; ROW and BEAT are where to continue. After ROOM outputs
+    nothing more is begun. LEAVING (a LEAVE_ number), EDGE, CAME (see `due_expiry`) and the rank CAUSE describe the current removal,
+    which continues first.
+
+    ASIDE is the count of outputs of the row CAME that wait for the end of the removal. The other ASIDE_ entries are their opcode,
+    flags and source, and the slot of the row's old version. That slot is freed when the old version is emitted.
     """
 
     output_records: Int64s

@@ -38,8 +38,9 @@ RUN_WIDTH = 4
 
 
 class Runs(NamedTuple):
-    """Runs of waiting rows. `run_by_page`: the state of each run, by the place of its page. `heap`: places of unfinished runs, with
-    the run of the first row to expire on top; `size`: the count of these runs."""
+    """Runs of waiting rows. `run_by_page` int64[., 4]: CURSOR to ORDER of each run, by the place of its page. `heap`: places of
+    unfinished runs, with the run of the first row to expire on top; `size` int64[1]: the count of these runs.
+    """
 
     run_by_page: Int64s
     heap: Int64s

@@ -56,9 +56,11 @@ def is_among(wanted: UInt32s, half: np.uint64) -> bool:
 def scan_key_filter(
     halves: UInt32s, ends: Int64s, places: Int64s, is_unloaded: UInt8s, wanted: UInt32s, filter_: UInt64s, asked: UInt8s
 ) -> None:
-    """Sets `asked` of unloaded pages that may hold a key with a `wanted` half; `wanted` is ascending, and `filter_` is zeros, a bit
-    per value of FILTER_BITS bits. `ends`: the end of each page's halves; `places`: the page's place in memory, NONE if the page
-    does not exist any more."""
+    """Sets `asked` to 1 for unloaded pages that may hold a key with a half in `wanted`, which is ascending. `ends`: the end of each
+    page's halves; `places`: the page's place in memory, NONE if the page does not exist any more.
+
+    `filter_` is scratch memory for a bit per value of FILTER_BITS bits, zeros at first.
+    """
     for i in range(len(wanted)):
         at = np.uint64(wanted[i]) >> _LOWER
         filter_[at >> _SIX] |= _ONE << (at & _LOW)

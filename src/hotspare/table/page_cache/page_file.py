@@ -240,12 +240,14 @@ class PagedSpace:
             system.fetch(self._base, absent)
 
     def uses(self) -> Int64s:
-        """Returns the times at which the pages of the file that are in memory were last prefetched, in no order."""
+        """Returns, for the evicted pages that are in memory, the value of `now` when each was last prefetched, or found in memory
+        without that; in no order.
+        """
         used = self._used[: self._high]
         return used[used > 0]
 
     def drop_prefetched(self, until: int) -> None:
-        """Drops file pages that were not prefetched after `until` from memory."""
+        """Drops from memory the evicted pages that were last prefetched at time `until` or earlier (times as in `uses`)."""
         used = self._used[: self._high]
         pages = np.flatnonzero((used > 0) & (used <= until))
         system.page_out(self._base, pages)
