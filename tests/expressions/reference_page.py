@@ -39,7 +39,9 @@ The tables at the end are generated from `src/hotspare/expressions/` by `make do
   `if(b <> 0, a / b, 0)` never does. Neither do arguments that `and`, `or` and `coalesce` skip.
 - **NaN** equals NaN and is greater than every other number. `0.0` equals `-0.0`.
 - **Types**: int32, int64, money, double, string, date (seconds), stamp (microseconds), blob, and boolean inside expressions.
-  Lossless conversions are implicit: int32 to int64 to double, integers to money to double, date to stamp.
+  These conversions are implicit: int32 to int64 to double, integers to money to double, date to stamp. A double is the nearest one
+  to an int64 beyond 2^53 or to an amount of money. An integer must have at most 14 digits to be combined with money, which is
+  decimal(18,4); any other makes a bad event.
 - `/` always gives a double.
 - **ESP_OPCODE** (`I`, `U`, `P`, `D`, `SD`, `UB`) and **ESP_FLAGS** (`N`, `P`, `R`, joined) are strings like fields.
   In a window with an index they are those of the resolved event: an upsert is `I` or `UB`.
@@ -58,7 +60,7 @@ The tables at the end are generated from `src/hotspare/expressions/` by `make do
 Differences from Spark:
 
 - `floor` and `ceil` fail if the result does not fit int64.
-- An integer that does not fit 18 digits cannot be combined with money.
+- An integer of more than 14 digits cannot be combined with money.
 - Upper and lower case convert character by character.
 - `url_decode` and base64 functions fail like other functions.
 - `round` uses the double's binary value.
@@ -80,7 +82,7 @@ delete they are null.
 
 | function | result |
 |---|---|
-| `Today()` | date |
+| `Today()` | stamp, cut to whole seconds |
 | `timeCurrent()` | seconds |
 | `timeToday()` | seconds at the beginning of the day |
 | `systemMicro()`, `eventTimestamp()` | microseconds |
@@ -91,7 +93,7 @@ delete they are null.
 An expression may be code, whose value is the one that it returns:
 
 ```
-private integer n                     types: integer, real, string, boolean, date, money, and regex
+private integer n                     types: integer, real, string, boolean, money, date (a stamp), regex
 integer array a                       several of integer, real or string
 n = 0
 for i = 1 to length(name) begin
@@ -104,8 +106,8 @@ return n
   statements are optional. An expression as the last statement is returned. `name = value` assigns if `name` is a variable;
   otherwise it compares.
 - **Variables** are null until they are set, and have the declared type.
-- **Limits:** loops make at most 10,000 turns for an event, and a string in a variable has at most 1 MiB. Exceeding either makes a
-  bad event.
+- **Limits:** the loops of one block of code make at most 10,000 turns together for an event. Each call of a function counts its
+  own turns. A string in a variable has at most 1 MiB. Exceeding either makes a bad event.
 - **Regular expressions:** `regex r`, `r.compile("...")` with a constant, then `r.findfirst(s)`, `r.findnext(s)`, `r.matchstart()`,
   `r.matchlength()`, `r.substart(n)`, `r.sublength(n)`, `r.replace(s, new)`. Positions count from 1. Matches are remembered within
   one expression.

@@ -200,7 +200,9 @@ def _round_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
 
 
 def _real(kernel: Callable[..., Value]) -> Evaluate:
-    """Returns a function of doubles that is NaN outside of its domain; only the kernel of Spark's logarithm gives null there."""
+    """Returns the evaluation of a `kernel` of doubles. Outside of its domain the result is NaN; only the kernel of Spark's
+    logarithm gives null there.
+    """
     return infallible(kernel)
 
 

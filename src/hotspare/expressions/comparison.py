@@ -137,8 +137,8 @@ def _chosen(kernel: Callable[..., Value], left: Value, right: Value) -> Value:
 
 
 def _ordered_rule(result: ValueType, least: int, most: int) -> Callable[[Sequence[ValueType], Dialect], Signature]:
-    """Returns a rule for `least` to `most` arguments of one common type. Raises TypeMismatch if values of that type have no
-    order.
+    """Returns a rule for `least` to `most` arguments of one common type. The rule raises TypeMismatch if values of that type have
+    no order.
     """
     shared = same_type_rule(least, most, result)
 

@@ -1,10 +1,13 @@
 """The entries of the function table, and the rules by which functions accept types.
 
 A rule takes the types of the arguments and returns the types that the function wants for them and the type of its result; the
-checker inserts the conversions. Implicit conversions lose nothing: int32 -> int64 -> double, integers -> money -> double, date ->
-stamp, null -> anything. The ESP dialect, whose dates and truth values are numbers, adds boolean -> numbers and date, stamp -> int64
-(the stored number). The function language of functional windows has no types: numbers, texts, truth values and times convert into
-each other if the value can.
+checker inserts the conversions.
+
+Implicit conversions are: int32 -> int64 -> double, integers -> money -> double, date -> stamp, null -> anything. A double takes the
+nearest value of an int64 beyond 2^53 or of a money; a row fails if its integer has more than 14 digits and must become money. The
+ESP dialect, whose dates and truth values are numbers, adds boolean -> numbers, numbers -> boolean, and date, stamp -> int64 (the
+stored number). The function language of functional windows has no types: numbers, texts, truth values and times convert into each
+other if the value can.
 """
 
 from __future__ import annotations
@@ -121,8 +124,8 @@ def can_convert(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
 
 
 def can_widen(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
-    """Whether `source` converts to `target` implicitly and without loss. A text does not convert, also where the function language
-    allows that.
+    """Whether `source` converts to `target` by the implicit conversions of all dialects or of ESP (see the module), so without
+    those that only the function language adds, such as from a text.
     """
     if source is target or source is NULL:
         return True

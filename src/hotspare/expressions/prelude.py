@@ -243,7 +243,7 @@ def _read(expressions: Iterable[Expression], names: tuple[str, ...]) -> list[Tre
 
 
 def _set_in(trees: Sequence[Tree | Statements]) -> list[str]:
-    """Returns the variables that the code sets but does not declare, so the window's variables."""
+    """Returns the variables that the code sets but does not declare. These are the window's variables."""
     found: list[str] = []
     for tree in trees:
         if isinstance(tree, Statements):

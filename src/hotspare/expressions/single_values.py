@@ -416,8 +416,8 @@ def _conversion(reason: BadReason) -> Quick:
 
 
 def _rounded(node: TypedCall, arguments: Sequence[Step], kernel: OfValues) -> Step | None:
-    """Returns a step that rounds a double with Arrow, one value at a time; None unless the digits are a constant from 0 to
-    _ROUND_DIGITS_MAX. Large values go to the kernel.
+    """Returns a step that rounds a double with Arrow, one value at a time. Returns None unless the type of the call is double and
+    the digits are a constant from 0 to _ROUND_DIGITS_MAX. The step passes NaN, infinity and large values to `kernel`.
     """
     digits = node.arguments[1] if len(node.arguments) > 1 else TypedLiteral(0, _INT64)
     number = digits.value if isinstance(digits, TypedLiteral) else None

@@ -280,7 +280,7 @@ def _arguments(node: Method, checker: Checker, methods: Mapping[str, tuple[int, 
 
 
 def _returned(statements: Sequence[TypedStatement]) -> Sequence[Typed]:
-    """Yields the value of each `return` in the statements, nested ones included, in order."""
+    """Returns the value of each `return` in the statements, nested ones included, in order."""
     found: list[Typed] = []
 
     def collect_value(value: Typed) -> Typed:
