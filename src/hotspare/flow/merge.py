@@ -143,7 +143,7 @@ class Merge:
 
     @property
     def blocking_partitions(self) -> frozenset[PartitionKey]:
-        """The partitions for which an event of another partition may still have to wait."""
+        """The partitions whose next row may precede an event of another partition, so that this event may have to wait."""
         newest = {key: each.event_time_us for key, each in self._partitions.items()}
         return frozenset(
             key
@@ -174,8 +174,9 @@ class Merge:
             self._push(mine if rows is None else _rows_of(mine, rows), key)
 
     def pull(self) -> Iterator[MergedRows]:
-        """Removes the rows that may be released and returns them in merge order, in batches of bounded size. `time_us` of each row
-        is its believed time; no batch is empty."""
+        """Removes the rows that may be released and yields them in merge order, in batches of bounded size. `time_us` of each row
+        is its believed time; no batch is empty.
+        """
         ready: list[_Piece] = []
         bounds = sorted((each.clock.time_us, key) for key, each in self._partitions.items())[:2]
         for key, each in self._partitions.items():

@@ -116,12 +116,10 @@ class Pipeline:
     ) -> Iterator[dict[str, pa.RecordBatch]]:
         """Processes decoded rows (`rows.batch.decoded_schema(plan.entry_schemas)`): complete messages, in order within each
         partition. Yields the outputs by stream, part by part, at least one part. A part takes some hundredths of a second to
-        compute, even if one event or tick causes many rows. The caller must consume all parts (`is_between_batches`). `take` is
-        called before each step. `known`: rows already found to be poison; they become bad rows.
+        compute, even if one event or tick causes many rows.
 
-        Yields the outputs by stream, part by part, at least one part. A part is some hundredths of a second's work, however much
-        one event or tick causes. All parts must be taken (`is_between_batches`). `take` is called before each step. `known`: rows
-        found to be poison, which are refused.
+        The caller must consume all parts (`is_between_batches`). `take` is called before each step with the count of available
+        rows, and returns how many of them to step. `known`: rows already found to be poison; they become bad rows.
 
         Raises StateError if the rows have another form, or a partition was not declared; PositionOrder if they do not continue the
         state's positions. After an error the pipeline must not be used again.
@@ -245,7 +243,7 @@ class Pipeline:
 
     @property
     def blocking_partitions(self) -> frozenset[PartitionKey]:
-        """The partitions for which an event of another partition may be waiting."""
+        """The partitions whose next row may precede an event of another partition, so that this event waits."""
         return self._merge.blocking_partitions
 
     @property

@@ -51,8 +51,12 @@ HEARTBEAT_US_MAX = 86_400_000_000
 
 @dataclass
 class Analysis:
-    """The result of analysing a project: `found` has its mistakes and warnings; all other fields are complete only without a
-    mistake. `order`: the windows in order of evaluation."""
+    """The result of analysing a project: `found` has its mistakes and warnings; the other fields are complete only without a
+    mistake.
+
+    `order`: the windows in order of evaluation. `inputs`: (source window, role) of the edges into each window. `streams`: the
+    published windows. `forwarding_windows`: the windows that forward events to each source window.
+    """
 
     found: Mistakes
     order: list[WindowId] = field(default_factory=list)
@@ -349,8 +353,9 @@ def _cycle(left: list[str], inputs: Mapping[str, list[Edge]]) -> list[str]:
 
 
 def _given(query: ContinuousQuery, window: Window, edges: list[Edge], lost: set[str], analysis: Analysis) -> list[WindowInput]:
-    """Returns inputs whose number the window's type allows. If the number of edges is invalid, adds a mistake and returns inputs
-    without schemas."""
+    """Returns the window's inputs, as many as its type allows. If the number of edges is invalid, adds a mistake and returns inputs
+    without schemas instead, so that the type's checks can run.
+    """
     wanted = type_of(window).inputs
     given = [WindowInput(analysis.schemas.get(WindowId(query.name, e.source)), e.role, e.source) for e in edges]
     given += [WindowInput(None, e.role, e.source) for e in query.edges if e.target == window.name and e.source in lost]

@@ -224,7 +224,7 @@ def _project(outer: Tree, element: Any, properties: Mapping[str, str]) -> tuple[
 
 
 def _restore(tree: Tree, element: Any) -> str:
-    """Returns the snapshot to restore; the text `false` means none."""
+    """Returns the name of the snapshot to restore; "" if the attribute is missing or `false`."""
     text = tree.attribute(element, "restore")
     return "" if text.lower() == "false" else text
 

@@ -60,8 +60,9 @@ _INSERT = np.uint8(Opcode.INSERT)
 
 @dataclass(slots=True)
 class _PendingBatch:
-    """A batch in progress: a chunk, the counts of applied and refused events, the refused events, and the ranks of pulses still
-    due. `is_releasing`: whether changes of the first of these pulses are being emitted.
+    """A batch in progress: a chunk, and the ranks of pulses still due. `counts` int64[2]: the applied and the refused events;
+    `refused` int64[., 2]: row and REFUSED_ number of each refused event. `is_releasing`: whether changes of the first of these
+    pulses are being emitted.
     """
 
     chunk: Chunk

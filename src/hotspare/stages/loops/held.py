@@ -59,8 +59,11 @@ EVENT_FIELDS = 3
 
 
 class EntryShape(NamedTuple):
-    """The columns of an entry. `width`: fields of the window's rows; `images`: 2 or 3, 0 if nothing is folded;
-    `presence_column`, `flags`: the first columns of these; for an event, its opcode and its flags."""
+    """The columns of an entry. `width`: the count of the window's fields; `images`: 2 or 3, or 0 if nothing is folded.
+
+    `presence_column`: the first of the columns that tell whether an image has a row; `flags`: the first column with flags. If
+    nothing is folded, these are the columns of the event's opcode and of its flags.
+    """
 
     width: int
     images: int
@@ -80,7 +83,7 @@ class EventArrays(NamedTuple):
 
 
 class ReleasedRows(NamedTuple):
-    """Output arrays, with room for ENTRY_ROWS_MAX more rows than requested."""
+    """Arrays for emitted rows. They have room for ENTRY_ROWS_MAX more rows than the caller requests."""
 
     opcode: UInt8s
     flags: UInt8s
