@@ -208,8 +208,8 @@ class Program(Protocol):
 
 
 class Instance(ABC):
-    """A program with its own variables. Methods that this class implements event by event may process many events at once in a
-    language.
+    """A program with its own variables. The methods implemented here process one event at a time; a language may override them to
+    process many events at once.
     """
 
     @property

@@ -1,12 +1,14 @@
-"""Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa. Each program has a virtual machine of its own, which sees only the
-event.
+"""Lua programs (SPEC A26, A36): Lua 5.4 by the library lupa. Each instance has a virtual machine (VM) of its own, which sees only
+the event.
 
-The machine's own Lua files replace all that would differ between engines: clock, random numbers, the order of `pairs`, addresses in
+The VM's own Lua files replace all that would differ between engines: clock, random numbers, the order of `pairs`, addresses in
 texts, sorting of tables. `rewriting` does so for `#` and `..` in the code. A hook counts instructions, and the library counts the
-bytes of the texts that it makes. Behind these, the allocator's limit is a guard. Engines reach it at different points, so it ends
-the engine.
+bytes of the texts that it makes.
 
-Events cross in blocks, as rows of bytes that the machine's `rows.lua` splits and joins.
+If these limits do not suffice, the limit of the VM's allocator is reached. Engines reach it at different points, so the engine
+ends.
+
+Events cross in blocks, as rows of bytes that the VM's `rows.lua` splits and joins.
 """
 
 from __future__ import annotations
@@ -55,9 +57,9 @@ MEMORY_BYTES = 512 << 20
 MEMORY_PER_BYTE = 48
 """The memory in bytes that is allowed for each byte of the variables' canonical form, while they are written or read."""
 VALUES_MAX = 1 << 18
-"""The maximum number of values within one value that leaves the machine. A table with two names counts twice."""
+"""The maximum number of values within one value that leaves the VM. A table with two names counts twice."""
 ROWS_PER_CALL = 4096
-"""The maximum number of events that one call passes to the machine."""
+"""The maximum number of events that one call passes to the VM."""
 _MASK_FIELDS = 48
 """The number of fields that share one mask of nulls, as in `rows.lua`."""
 _FILES = ("boot", "budget", "basics", "shared", "tables", "times", "text", "json", "rows")
@@ -81,7 +83,7 @@ _CHECKED_IN_PYTHON = b"o"
 @dataclass(frozen=True, slots=True)
 class LuaProgram:
     """A Lua program. `initial_properties`: for a snippet, the properties that exist before its `init`, which may set more.
-    `memory_bytes`: the limit of one machine, its variables not included.
+    `memory_bytes`: the limit of one VM, to which room for its variables is added.
     """
 
     text: ProgramText
@@ -104,8 +106,8 @@ class LuaProgram:
 
 class LuaInstance(Instance):
     def __init__(self, text: ProgramText, shared: SharedCode | None = None, memory_bytes: int = MEMORY_BYTES) -> None:
-        """Loads the program into a new machine. `shared`: the shared state while the code is loaded. Raises ProjectError if the
-        program cannot be loaded.
+        """Loads the program into a new VM. `shared`: the shared state while the code is loaded. Raises ProjectError if the program
+        cannot be loaded.
         """
         self._name, self._owner = text.name, text.display_name
         self._shared = shared
@@ -192,7 +194,7 @@ class LuaInstance(Instance):
         self._shared = shared
 
     def _install_shared_functions(self, text: ProgramText) -> None:
-        """Installs the machine's functions for shared state, if the code or its modules may use any. The functions hold only a weak
+        """Installs the VM's functions for shared state, if the code or its modules may use any. The functions hold only a weak
         reference to this object.
         """
         if not any(may_share_state(each.text) for each in (text.script.code, *(module.code for module in text.modules))):
@@ -293,8 +295,8 @@ class LuaInstance(Instance):
             raise SnapshotDamaged("the variables of Lua code cannot be read", detail=str(error)) from error
 
     def _call_machine(self, name: bytes, *arguments: Any) -> Any:
-        """Calls a function of the machine. Raises CodeOutOfMemory if the machine has too little memory; afterwards none of its
-        variables can be trusted.
+        """Calls the VM's function `name`. Raises CodeOutOfMemory if the VM has too little memory; afterwards none of its variables
+        can be trusted.
         """
         try:
             return self._host[name](*arguments)
@@ -348,12 +350,12 @@ class LuaInstance(Instance):
 
 
 def _input_kinds(schema: Schema) -> list[bytes]:
-    """Returns, for each field, the letter for the form in which the engine passes its values to the machine."""
+    """Returns, for each field, the letter for the form in which the engine passes its values to the VM."""
     return [_INPUT_KIND.get(field.type, b"i") for field in schema.fields]
 
 
 def _output_kinds(schema: Schema) -> list[bytes]:
-    """Returns, for each field, the letter for the form in which the machine returns its values."""
+    """Returns, for each field, the letter for the form in which the VM returns its values."""
     return [_OUTPUT_KIND.get(field.type, _CHECKED_IN_PYTHON) for field in schema.fields]
 
 
@@ -439,7 +441,7 @@ def _column(lane: Int64s, valid: Bools, type_: FieldType, text: bytes) -> pa.Arr
 
 
 class _OutputColumns:
-    """The output columns of the machine. `fit` adds the values that only Python can check and convert."""
+    """The output columns of the VM. `fit` adds the values that only Python can check and convert."""
 
     def __init__(self, schema: Schema, columns: list[pa.Array], row: Any) -> None:
         self._schema, self._columns, self._row = schema, columns, row
@@ -447,8 +449,8 @@ class _OutputColumns:
         self._failed: dict[int, FailedEvent] = {}
 
     def fit(self, made: int, field: int, value: Any) -> None:
-        """Sets a field of output event `made` to a value of the machine. Marks the input event as failed if the field cannot hold
-        the value.
+        """Sets a field of output event `made` to a value of the VM. Marks the input event as failed if the field cannot hold the
+        value.
         """
         try:
             self._fitted.setdefault(field, {})[made] = ColumnBuilder(self._schema.fields[field].type).fitted(_from_lua(value))
@@ -507,7 +509,7 @@ def _mistake(code: Code, message: str, line: int, hint: str = "the code runs onc
 
 @cache
 def _machine_part(name: str) -> bytes:
-    """Returns one of the machine's own Lua files as bytecode, compiled once per process."""
+    """Returns one of the VM's own Lua files as bytecode, compiled once per process."""
     content = files("hotspare.scripting.lua").joinpath(f"{name}.lua").read_bytes()
     compiler = lupa.lua54.LuaRuntime(encoding=None).eval(
         b"function(text, name) return string.dump(assert(load(text, name, 't'))) end"
@@ -521,8 +523,8 @@ def _no_attribute(owner: object, name: object, is_setting: object) -> NoReturn:
 
 
 def _failure(message: bytes, program: str, reason: BadReason = BadReason.CODE) -> CodeFailure:
-    """Returns a CodeFailure for the machine's message, with the line first. A place in another text than `program` also has that
-    text's name.
+    """Returns a CodeFailure for the VM's message, with the line first. A place in another text than `program` also has that text's
+    name.
     """
     text, line = message.decode(errors="replace"), 0
     if found := _LINE.match(text):
@@ -537,7 +539,7 @@ def _text(name: bytes) -> str:
 
 
 def _reason(is_limit: object) -> BadReason:
-    """Returns CODE_LIMIT if the machine reports that a limit was exceeded, else CODE."""
+    """Returns CODE_LIMIT if the VM reports that a limit was exceeded, else CODE."""
     return BadReason.CODE_LIMIT if is_limit else BadReason.CODE
 
 
@@ -550,12 +552,12 @@ def _signed(number: int) -> int:
 
 
 def _from_lua(value: Any) -> Value:
-    """Returns a value of the machine as a plain Python value. Raises CodeFailure if that is impossible."""
+    """Returns a value of the VM as a plain Python value. Raises CodeFailure if that is impossible."""
     return _Plain().value(value, 0)
 
 
 class _Plain:
-    """The conversion of one value of the machine to a plain value. It fails after VALUES_MAX values within the value."""
+    """The conversion of one value of the VM to a plain value. It fails after VALUES_MAX values within the value."""
 
     def __init__(self) -> None:
         self._left = VALUES_MAX
@@ -590,7 +592,7 @@ class _Plain:
 
 
 def _place(key: bytes | float) -> tuple[bool, bool, float, bytes]:
-    """Returns a sort key that puts keys of a table in the order in which the machine iterates over them."""
+    """Returns a sort key that puts keys of a table in the order in which the VM iterates over them."""
     if isinstance(key, bytes):
         return False, True, 0, key
     return isinstance(key, bool), False, key, b""

@@ -1,9 +1,8 @@
-"""Rewrites user code in Lua: `#x` becomes a call of the machine's own `length`, and `x .. y` a call of its `joined`.
+"""Rewrites user code in Lua: `#x` becomes a call of the VM's own function `length`, and `x .. y` a call of its `joined`.
 
-Lua computes `#t` of a table with gaps from the table's layout in memory, which a restore changes. The machine's own function
-depends on the table's content alone. `..` is one instruction for a text of any length. The machine's own function counts the bytes.
-So texts that double reach the limit of steps, which is the same in every engine, before the memory limit, which is not. Line
-numbers do not change.
+Lua computes `#t` of a table with gaps from the table's layout in memory, which a restore changes. `length` depends on the table's
+content alone. `..` is one instruction for a text of any length, but `joined` counts the bytes. So texts that double reach the limit
+of steps, which is the same in every engine, before the memory limit, which is not. Line numbers do not change.
 """
 
 from __future__ import annotations

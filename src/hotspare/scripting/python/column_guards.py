@@ -159,7 +159,9 @@ class ColumnGuards:
         return call
 
     def array(self, values: Any, type: Any = None) -> Any:
-        """Implements `pyarrow.array` of user code. Of a column it returns a column of `type`, which the code must give then."""
+        """Implements `pyarrow.array` of user code. For a column, returns a column of `type`. Raises TypeError if the code gives a
+        column without a type.
+        """
         if not isinstance(values, OpaqueColumn):
             return pa.array(values, type)
         if not isinstance(type, pa.DataType):
@@ -171,8 +173,8 @@ class ColumnGuards:
 
 
 def _argument(value: Any) -> Any:
-    """Returns an argument of an Arrow function: the array of a column, or a scalar. Arrow would take a list for a column with rows
-    of its own.
+    """Returns an argument for an Arrow function: the array of a column, or a scalar. A list becomes one scalar, because Arrow would
+    take it for a column with rows of its own.
     """
     if type(value) is not OpaqueColumn:
         return value if isinstance(value, pa.Scalar) else pa.scalar(plain_value(value))
