@@ -36,8 +36,8 @@ class RowFacts:
 
 @dataclass(frozen=True, slots=True)
 class RetentionNeed:
-    """A demand: `window` remembers events from the topic of `source`; `extent` is microseconds for TIME, events for
-    COUNT, else 0.
+    """A demand: `window` remembers events from the topic of `source`. `extent`: how many, in microseconds if `measure` is TIME, in
+    events if it is COUNT, else 0.
     """
 
     source: WindowId

@@ -26,8 +26,9 @@ class TimeFields:
 
 
 def time_fields(resolved: Resolved) -> TimeFields:
-    """Returns the time fields of the sources: traces the time fields that windows name back, through windows that pass on or rename
-    a field."""
+    """Returns the time fields of the sources. Each time field that a window names is followed upstream, through windows that pass
+    it on or rename it.
+    """
     behind = {source: _reached_windows(resolved, source) for source in resolved.sources}
     asked, unknown = _event_time_inputs(resolved), _unordered(resolved, behind)
     found: dict[WindowId, dict[str, WindowId]] = {source: {} for source in resolved.sources}

@@ -392,8 +392,8 @@ class _EventGenerator:
         return found
 
     def generate_events(self, now: Chunk, beside: Mapping[str, pa.Array], strings: StringTable) -> _GeneratedEvents:
-        """Generates the events of the rows `now`; the two rows of an update block must be together. `beside`: columns of event
-        values by name, such as the count of events.
+        """Generates the events of the rows `now`; the two rows of an update block must be together. The mapping has a column of
+        each event value that expressions read, by name, such as the count of events.
         """
         columns = event_columns(self._of_event, self.given.schema, now.opcode, now.flags) | field_columns(self._read, now, strings)
         ran = run_program(self.program, columns | dict(beside), len(now), self.schema)

@@ -6,7 +6,8 @@
     none, or no attribute    as in YAML                 as in YAML       as in YAML
 
 Not published means `Publication.NEEDED`: a subscribing connector publishes its window in any case. `hs:publish` has precedence.
-Under `none` clients of SAS subscribe to nothing and read what connectors write; as in YAML is the same if there are connectors.
+Under `none`, clients of SAS cannot subscribe and read what connectors write. The rule of YAML publishes the same if there are
+connectors.
 """
 
 from __future__ import annotations
