@@ -157,7 +157,9 @@ class CodeScope(VisibleNames):
 
 @dataclass
 class CodeReading:
-    """The typing of one piece of code. `scope` has the window's names at first; declarations in the code add to it."""
+    """The typing of one piece of code. `scope` has the window's names at first; declarations in the code add to it. `make_checker`
+    returns a checker of expressions over a scope.
+    """
 
     make_checker: Callable[[VisibleNames], Checker]
     dialect: Dialect

@@ -104,8 +104,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Outlet:
-    """An output stream or a trace: its name, and the number of the node that feeds it. `has_beats`: whether beats are among the
-    outputs."""
+    """An output stream or a trace. `node`: the number of the node that feeds it; `form`: the form of its outputs. `has_beats`:
+    whether beats are among the outputs.
+    """
 
     name: str
     node: int

@@ -83,7 +83,9 @@ def _of_part(part: str, columns: Columns) -> Columns:
 
 @dataclass(frozen=True, slots=True)
 class FrozenProjectState:
-    """A state at a batch boundary. Another thread may consume `contents` or `pages` while the engine continues."""
+    """A state at a batch boundary: the encoded `header`, and the frozen pages by name with their `strings`. Another thread may
+    consume `contents` or `pages` while the engine continues.
+    """
 
     header: bytes
     frozen_pages: dict[str, Page]

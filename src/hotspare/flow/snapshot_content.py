@@ -36,8 +36,9 @@ class StreamAt:
 
 @dataclass(frozen=True, slots=True)
 class HeaderFacts:
-    """The content of a header. `positions`: the last offset processed, by (index of the inbound topic, partition). `extra`: all
-    entries that are not listed here, such as the origin of a persisted snapshot."""
+    """The content of a header. `positions`: the last offset processed, by (index of the inbound topic, partition). `extra`: the
+    entries that have no attribute here, such as the origin of a persisted snapshot.
+    """
 
     format: int
     semantics: int

@@ -66,8 +66,10 @@ class WindowChange:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """The change from one project to another. `windows` are in the new project's order of evaluation, removed windows last.
-    `refusals`: the reasons why the upgrade is impossible; empty if it is possible."""
+    """The effects of a change from one project to another. `windows` are in the new project's order of evaluation, removed windows
+    last. `streams`: the fate of each output stream, by name. `new_topics`, `removed_topics`: source windows that only one of the
+    projects has. `refusals`: the reasons why the upgrade is impossible; empty if it is possible.
+    """
 
     windows: tuple[WindowChange, ...]
     streams: Mapping[str, StreamFate]

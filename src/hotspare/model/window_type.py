@@ -117,7 +117,9 @@ class Counting(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WindowExpression:
-    """An expression of a window. `field`: the field that receives its value, None if unknown."""
+    """An expression of a window. `field`: the field that receives its value, None if unknown. `use`: its purpose; `counting`:
+    whether it may count events; `initialization`: the code whose variables and functions it may use.
+    """
 
     expression: Expression
     field: Field | None = None
@@ -138,11 +140,10 @@ class HorizonMeasure(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateHorizon:
-    """A bound of the state that a window keeps.
+    """A bound of the state that a window keeps. `extent`: microseconds if `measure` is TIME, events if it is COUNT, else 0.
 
-    `extent` is microseconds for TIME, events for COUNT, else 0. `what` ends a sentence that the window's name begins. `by_field`:
-    the field that holds the time, "" for the time of the topics. `remedy`: the change to the project that bounds the state, "" if
-    the state is bounded.
+    `what` ends a sentence that the window's name begins. `by_field`: the field that holds the time, "" for the time of the topics.
+    `remedy`: the change to the project that bounds the state, "" if the state is bounded.
     """
 
     measure: HorizonMeasure

@@ -35,8 +35,9 @@ _FAR = 2**61
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """The state after a row: the newest believed time, and the append time of that row, from which time continues if the clock has
-    fallen."""
+    """The state after a row. `time_us`: the newest believed time; `clock_us`: the append time of that row, from which time
+    continues if the clock has fallen.
+    """
 
     time_us: int = NO_TIME
     clock_us: int = NO_TIME

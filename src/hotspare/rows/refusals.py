@@ -26,7 +26,7 @@ _NO_ROWS: Int64s = np.empty(0, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class Refusals:
-    """Refused `rows`, ascending; for each a reason code and a sentence, as Arrow strings."""
+    """Refused `rows`, ascending. `reason`, `message`: the reason code and the sentence of each, as Arrow strings."""
 
     rows: Int64s
     reason: pa.Array
@@ -118,8 +118,9 @@ NO_BAD_EVENTS = BadEvents(_NO_ROWS, ())
 
 @dataclass(frozen=True, slots=True)
 class BadRows:
-    """Bad rows of messages: the number of the message and the index there; reason codes, sentences and the rows as they arrived, as
-    Arrow strings. `window`: the window that refused them, "" if not needed."""
+    """Bad rows of messages. `message`, `index`: the number of the message and the index there. `reason`, `sentence`, `text`: the
+    reason code, the sentence and the row as it arrived, as Arrow strings. `window`: the window that refused them, "" if not needed.
+    """
 
     message: Int64s
     index: Int64s

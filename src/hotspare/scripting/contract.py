@@ -111,7 +111,7 @@ class CodeFailure(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FailedEvent:
-    """A failed event: its row number, and the reason of the bad event."""
+    """A failed event: its row number, and the reason and the message of the bad event."""
 
     row: int
     reason: BadReason
@@ -120,8 +120,10 @@ class FailedEvent:
 
 @dataclass(frozen=True, slots=True)
 class InputEvents:
-    """Events for code, in order. `schema`: the fields that the code sees. `columns`: one Arrow array of `ARROW_TYPE` per field. The
-    deletes of update blocks are omitted. `input`: the name of the window that emitted the events.
+    """Events for code, in order. The deletes of update blocks are omitted.
+
+    `input`: the name of the window that emitted the events. `schema`: the fields that the code sees; `columns`: an Arrow array of
+    `ARROW_TYPE` for each. `opcode`, `time_us`, `seeds`: the opcode, the time and the random seed of each event.
     """
 
     input: str

@@ -47,8 +47,9 @@ class ExpiryKey(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HashHalves:
-    """Halves of the hashes of keys, page after page: those of page `numbers[i]` end at `ends[i]`. `min_expiry_keys`: the
-    expiry key of the first row of each page."""
+    """The content of one lookup of a key filter: the halves of the hashes of its keys, page after page. Those of page `numbers[i]`
+    end at `ends[i]` of `halves`. `min_expiry_keys`: the lowest expiry key of each page, by kind of expiry key.
+    """
 
     numbers: Int64s
     ends: Int64s
@@ -84,7 +85,9 @@ class HashHalves:
 
 @dataclass(frozen=True, slots=True)
 class KeyColumns:
-    """The columns of a row by which one lookup finds it, and the columns that hold codes of strings."""
+    """The columns of one lookup. `keys`: the columns of a row by which the lookup finds it; `codes`: all columns of a row that hold
+    codes of strings.
+    """
 
     keys: tuple[int, ...]
     codes: tuple[int, ...]
@@ -102,8 +105,9 @@ class KeyColumns:
 
 @dataclass(frozen=True, slots=True)
 class RowLookups:
-    """The lookups of rows: by key, unless `keys` is empty; by the fields of a condition, if there is a condition and its fields are
-    not the key; and by expiry key."""
+    """The lookups of rows: by the key, unless `keys` is empty; by the fields `conditions`, unless they are empty or the key; and by
+    expiry key. `codes`: the columns of a row that hold codes of strings.
+    """
 
     keys: tuple[int, ...]
     codes: tuple[int, ...]
@@ -149,8 +153,11 @@ class RowLookups:
 
 @dataclass(slots=True)
 class KeyFilterCache:
-    """The content of the newest key filter by page, so that a snapshot need not read the rows again; shared with snapshots. Entries
-    of `by_page`: (snapshot, slots, halves, expiry keys), without rows removed before that snapshot."""
+    """The content of the newest key filter, so that a snapshot need not read the rows again; shared with snapshots.
+
+    `by_page`: by page number (snapshot, slots, halves, expiry keys), without rows removed before that snapshot.
+    `filter_store_keys`: the store's references to stored key filters.
+    """
 
     tuning: Tuning
     filter_store_keys: StoreKeys = field(default_factory=lambda: StoreKeys({}))
@@ -171,8 +178,11 @@ page has codes of its own."""
 
 @dataclass(frozen=True, slots=True)
 class FrozenKeyFilter:
-    """A key filter of a snapshot, for the row pages from place `first` of its layout on; `alive` has their rows. `full_pages`:
-    how many of the pages that it covers were full."""
+    """A key filter of a snapshot. It covers the row pages `numbers`, which begin at index `first` of the layout; `full_pages` of
+    the pages were full. `alive` bool[pages, slots]: which slots hold a row.
+
+    `number`: the number of the filter; `snapshot`: that of the snapshot. `read` returns the rows of a page.
+    """
 
     number: int
     full_pages: int

@@ -98,7 +98,8 @@ class PinnedTexts:
 
 @dataclass(frozen=True, slots=True)
 class TextPlaces:
-    """Texts, none of which is empty, by code: the pages in which each begins and ends, and its bytes."""
+    """The texts of `codes`, none of which is empty. `first`, `last`: the pages in which each begins and ends; `sizes`: its bytes.
+    """
 
     codes: Int64s
     first: Int64s

@@ -97,7 +97,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows in the order of `Layout.positions`. `time` is empty if retention is not by time."""
+    """Rows in the order of `Layout.positions`. `lanes`, `valid`: the values, [rows, width]; `order`: arrival numbers; `time`: the
+    times from which retention counts, empty if retention is not by time.
+    """
 
     lanes: Int64s
     valid: Bools
@@ -133,7 +135,9 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredPages:
-    """The rows of a layout from stored pages, which may hold more rows. Raises SnapshotDamaged if they hold fewer."""
+    """The rows of a layout from stored pages, by page number, which may hold more rows. `width`: the lanes of a row; `times`:
+    whether rows have a time. Methods raise SnapshotDamaged if a page lacks rows.
+    """
 
     layout: Layout
     pages: Mapping[int, Columns]
@@ -204,8 +208,9 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class FrozenRowPage:
-    """A page of a frozen table (`pages.RowPage`). `slots_allocated`: how many of its slots are allocated. `read` returns its rows
-    and their strings, None for the table's own."""
+    """A page of a frozen table (`pages.RowPage`). `slots_allocated`: how many of its slots are allocated; `alive`: which slots hold
+    a row; `snapshot`: the number of the snapshot. `read` returns its rows and their strings, None for the table's own.
+    """
 
     number: int
     slots_allocated: int

@@ -46,7 +46,7 @@ _ROUND_FACTOR_IF_SHORT = 1.25
 
 @dataclass(frozen=True, slots=True)
 class Dictionary:
-    """Byte strings by number; number 0 is for null and empty. `offsets` has one entry more than there are strings."""
+    """Byte strings by number; number 0 is for null and empty. String i is `data[offsets[i]:offsets[i + 1]]`."""
 
     data: UInt8s
     offsets: Int64s
@@ -66,8 +66,11 @@ class Dictionary:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class FrozenStrings:
-    """The strings of the codes that were in use when the snapshot was taken. Strings may be moved later, but the bytes at a place
-    that was read stay there as long as this object lives. `hashes`: as `StringTable.hashes`."""
+    """The strings of the codes that were in use when the snapshot was taken. `places` int64[., 2]: BEGIN and SIZE of each code's
+    bytes in `data`; `hashes`: as `StringTable.hashes`.
+
+    Strings may be moved later, but the bytes at a place that was read stay there as long as this object lives.
+    """
 
     data: UInt8s
     places: Int64s

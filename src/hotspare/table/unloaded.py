@@ -78,7 +78,9 @@ class SnapshotRowPages(Mapping[int, Columns]):
 
 @dataclass(frozen=True, slots=True)
 class PageReader:
-    """Reads row pages of a snapshot in which `arrivals` rows had arrived."""
+    """Reads row pages of a snapshot from `kept`, and checks them. `width`: the lanes of a row; `times`: whether rows have a time;
+    `keys`: the columns of the key; `arrivals`: the count of rows that had arrived.
+    """
 
     kept: SnapshotRowPages
     width: int
@@ -103,7 +105,9 @@ class PageReader:
 
 @dataclass(frozen=True, slots=True)
 class FrozenUnloaded:
-    """The pages that were unloaded when a snapshot was taken."""
+    """The pages that were unloaded when a snapshot was taken. `is_unloaded`: 1 for an unloaded page, by its place in memory;
+    `numbers`: the page numbers, by place; `reader` reads them.
+    """
 
     is_unloaded: UInt8s
     numbers: Int64s

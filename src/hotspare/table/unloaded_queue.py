@@ -35,8 +35,9 @@ _AHEAD = 4
 
 @dataclass(slots=True)
 class UnloadedRows:
-    """Unloaded rows at positions from `begin` to before `end`; all slots of the last page, and those of the first page from `begin`
-    on."""
+    """The unloaded rows of a queue, at positions from `begin` to before `end`: all slots of the last page, and those of the first
+    page from `begin` on. `reader` reads the pages, which have `page_slots` slots each.
+    """
 
     reader: PageReader
     page_slots: int

@@ -64,8 +64,10 @@ BATCH_BYTES_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class TopicHead:
-    """How the head processes the messages of one inbound topic. `chain`: the stateless windows that the head runs on the events;
-    None if all windows run in the core."""
+    """The settings by which the head processes the messages of one inbound topic. `window`: its source window; `schema`, `options`:
+    the fields and the format of its events. `chain`: the stateless windows that the head runs on the events; None if all windows
+    run in the core.
+    """
 
     window: str
     schema: Schema

@@ -41,7 +41,9 @@ _SECOND = 1_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class CounterReport:
-    """A report of an input: events and microseconds since its first event, and since its previous report."""
+    """A report of an input: `total` events in `total_us` microseconds since its first event, `count` events in `count_us`
+    microseconds since its previous report.
+    """
 
     total: int
     total_us: int

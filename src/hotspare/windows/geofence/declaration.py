@@ -76,8 +76,8 @@ class Order(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GeometryFields:
-    """Names of fields of the geometry input, by their meaning; "" for none. `radius` is not a field: it is the default if a row has
-    no value.
+    """Names of fields of the geometry input, by their meaning; "" for none. Two attributes are not fields: `radius` is the default
+    if a row has no value of `radius_field`, and `separator` separates the numbers in `data`.
     """
 
     x: str = ""
@@ -91,8 +91,8 @@ class GeometryFields:
 
 @dataclass(frozen=True, slots=True)
 class PositionFields:
-    """Names of fields of the position input, by their meaning. `lookup` is not a field: it is the default distance to search around
-    a position.
+    """Names of fields of the position input, by their meaning; "" for none. `lookup` is not a field: it is the distance to search
+    around a position if a row has no value of `lookup_field`.
     """
 
     x: str = ""

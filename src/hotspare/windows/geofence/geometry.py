@@ -200,8 +200,8 @@ def edge_distance(polygon: Polygon, x: Doubles, y: Doubles, scale_x: Doubles, sc
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """The box in which a position may meet a geometry, as smallest and largest x and y, for each geometry. The box is infinite if
-    any position may meet it.
+    """The box in which a position may meet a geometry, for each geometry: x from `x1` to `x2`, y from `y1` to `y2`. The box is
+    infinite if any position may meet the geometry.
     """
 
     x1: Doubles
@@ -212,8 +212,8 @@ class Extents:
 
 @dataclass(frozen=True, slots=True)
 class Geometries:
-    """Changes of geometries, whose cells are not computed yet. `opcode` is INSERT or SAFE_DELETE; `lanes` has WIDTH columns or
-    more.
+    """Changes of geometries, whose cells are not computed yet. `opcode` is INSERT or SAFE_DELETE; `lanes` int64[., WIDTH or more]
+    has the columns KEY to the last one of the index; `extents` has a box per change.
     """
 
     rank: Int64s

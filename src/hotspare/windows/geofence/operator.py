@@ -75,8 +75,8 @@ _MARGIN = 1.0 + 1e-9
 
 @dataclass(slots=True)
 class _PendingBatch:
-    """A batch in progress: the events of positions and of geometries, their common order, the count of processed ones, and outputs
-    that are not emitted yet.
+    """A batch in progress. `chunks`: the events of positions and of geometries. `numbers`, `rows`: the common order, as the input
+    and the row of each event; the first `at` of them are processed. `unemitted_rows`: outputs that are not emitted yet.
     """
 
     chunks: tuple[Chunk, Chunk]

@@ -62,7 +62,9 @@ progress. Facts are stored only if their events need resolving, and without list
 
 @dataclass(slots=True)
 class _PendingBatch:
-    """A batch in progress: resolved events of the left and of the right side, their common order, and the counts of progress."""
+    """A batch in progress. `events`: the resolved events of the left and of the right side. `side`, `row`: their common order, as
+    the side and the row of each event. `counts`: the progress (MADE to CURSOR of `windows.join.loops`).
+    """
 
     events: tuple[k.SideEvents, k.SideEvents]
     side: Int64s

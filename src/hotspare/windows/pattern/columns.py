@@ -50,7 +50,7 @@ class OrderedEvents:
 
 @dataclass(slots=True)
 class _Part:
-    """The accepted events of one input, with the columns computed from them."""
+    """The accepted events of one input, `chunk`, with the columns computed from them, as in `loops.pattern_logic.PatternEvents`."""
 
     chunk: Chunk
     time: Int64s

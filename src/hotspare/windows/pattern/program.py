@@ -70,8 +70,8 @@ class EventColumn:
 
 @dataclass(frozen=True, slots=True)
 class ResidualCondition:
-    """A condition to evaluate for an event and each open match. `expression` reads fields of input `number`, and `variables`: name,
-    place in the row of a match, and type of each.
+    """A condition to evaluate for an event and each open match: that of event of interest `bit` of pattern `pattern`. `expression`
+    reads fields of input `number`, and `variables`: name, place in the row of a match, and type of each.
     """
 
     pattern: int

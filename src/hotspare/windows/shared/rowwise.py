@@ -63,7 +63,9 @@ EVENT_VALUES = (COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD)
 
 @dataclass(frozen=True, slots=True)
 class Indexes:
-    """The indexes of a window, of input rows and of output rows: the kind of changelog applied to each; None for no index."""
+    """The indexes of a window, as the kind of changelog that each gets; None for no index. `given`: the index of input rows;
+    `rows`: that of output rows.
+    """
 
     given: Changelog | None
     rows: Changelog | None

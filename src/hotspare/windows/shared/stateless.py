@@ -94,7 +94,7 @@ class RowFunction(ABC):
 
 @dataclass(frozen=True)
 class Selection(RowFunction):
-    """A condition: an event passes if the condition is true; false and null do not pass."""
+    """A condition over events of the schema `given`: an event passes if the condition is true; false and null do not pass."""
 
     condition: CompiledExpression
     given: Schema
@@ -133,8 +133,8 @@ def _requires_insert(tree: Typed) -> bool:
 
 @dataclass(frozen=True)
 class Projection(RowFunction):
-    """Assignments: every event passes with the new fields, except those on which an expression fails. `names`: the names of the
-    output fields, if expressions read each other's values.
+    """Assignments over events of the schema `given`: every event passes with the new fields, except those on which an expression
+    fails. `names`: the names of the output fields, if expressions read each other's values; else empty.
     """
 
     assignments: Assignments

@@ -46,8 +46,11 @@ LISTS, ENTRIES, LISTED_RESULTS = 0, 1, 2
 
 
 class OrderedState(NamedTuple):
-    """The ordered state of a window. `entries`: codes of listed values; `ends`: the end of each list in `entries`. `counts`: LISTS,
-    ENTRIES and LISTED_RESULTS.
+    """The ordered state of a window outside the rows of groups: sets in `trees`, rows in `arrivals`, and the lists that the kernel
+    makes.
+
+    `entries`: codes of the values of all lists; `ends`: the end of each list in `entries`. `counts` int64[3]: LISTS, ENTRIES,
+    LISTED_RESULTS.
     """
 
     trees: Trees
