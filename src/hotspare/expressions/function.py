@@ -124,8 +124,8 @@ def can_convert(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
 
 
 def can_widen(source: ValueType, target: ValueType, dialect: Dialect) -> bool:
-    """Whether `source` converts to `target` by the implicit conversions of all dialects or of ESP (see the module), so without
-    those that only the function language adds, such as from a text.
+    """Whether `source` converts to `target` by the implicit conversions of the module's docstring, without those that only the
+    function language adds (from a text, for example).
     """
     if source is target or source is NULL:
         return True

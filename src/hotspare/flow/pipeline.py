@@ -167,8 +167,9 @@ class Pipeline:
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
     def _without_tick_topic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows without those of the tick-only topic (`InboundRole.TICKS`), whose positions it records at once. These
-        rows have no events, so they need no merge."""
+        """Returns the rows of all topics but the tick-only one (`InboundRole.TICKS`). Records the positions of that topic's rows at
+        once: they have no events, so they need no merge.
+        """
         topics = batch.column("topic").to_numpy()
         signs = np.flatnonzero(topics == len(self.plan.entries))
         if not len(signs):

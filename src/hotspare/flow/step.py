@@ -160,8 +160,9 @@ class Dataflow:
         return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
 
     def _take_inputs(self, i: int) -> tuple[list[Chunk | None], int]:
-        """Removes and returns the waiting rows that node i may process now, by input (None without rows), and the rank below which
-        they are complete. While the node has more to emit, no rows are removed."""
+        """Removes and returns the waiting rows that node i may process now, by input (None without rows). Also returns the rank
+        below which these rows are complete. While the node has more to emit, no rows are removed.
+        """
         arcs, waiting = self._plan.nodes[i].inputs, self._waiting[i]
         if not arcs:  # the head has done its work
             return [], self._rows
@@ -228,8 +229,9 @@ class Dataflow:
 
 
 def _may_continue(chunk: Chunk, until: int) -> bool:
-    """Whether the chunk ends with the delete of an evicted row, and the row that evicted it may still arrive because the rank is
-    incomplete. The old row of an update does not count as evicted, though it may have the retention flag."""
+    """Whether the row that evicted the last row of the chunk may still arrive: the chunk ends with the delete of an evicted row,
+    and the rank is incomplete. The old row of an update does not count as evicted, though it may have the retention flag.
+    """
     if chunk.rank[-1] < until or chunk.opcode[-1] != Opcode.DELETE or not chunk.flags[-1] & Flag.RETENTION:
         return False
     return len(chunk) == 1 or bool(chunk.opcode[-2] != Opcode.UPDATE_BLOCK)

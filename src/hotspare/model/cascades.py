@@ -37,8 +37,9 @@ class StreamRef:
 
 
 def check_reads(window: Window, text: str, place: Place, found: Mistakes) -> None:
-    """Adds a mistake if `text`, the stream that a source window reads, is not `project/query/window`, and one for each connector
-    that publishes to this window."""
+    """Adds a mistake if `text`, the stream that a source window reads, is not `project/query/window`. Adds one for each connector
+    that publishes to this window.
+    """
     if StreamRef.parse(text) is None:
         hint = "write project/query/window, a window of another project that is published"
         found.add(place, f"window {window.name} reads {text[:80]!r}, which names no window", hint)

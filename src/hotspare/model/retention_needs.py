@@ -136,9 +136,8 @@ def _remedy(
     keeping: RowFacts,
     looking_up: Mapping[WindowId, WindowId],
 ) -> str:
-    """Returns what the project must add so that the rows of a window that keeps them for ever are evicted, or, for the rows of a
-    table, that they have to be deleted. `unbounded`: the window's inputs that do not evict all their rows. `looking_up`: the result
-    of `_looking_up`.
+    """Returns the change to the project that makes a window evict rows that it keeps for ever; for the rows of a table, the advice
+    to delete them. `unbounded`: the window's inputs that do not evict all their rows. `looking_up`: the result of `_looking_up`.
     """
     if window.id in looking_up and _takes_retention(window):
         return f"delete rows that are no longer needed; retention would delete rows that {looking_up[window.id]} looks up"

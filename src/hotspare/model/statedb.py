@@ -41,11 +41,13 @@ _PREFIX = re.compile(r"[^\s:;]+")
 
 @dataclass(frozen=True, slots=True)
 class RecordKeeping:
-    """The place where a window's outputs are kept.
+    """The place where an external database keeps a window's outputs.
 
-    `key`: the window's key fields. `fields`: each field of the window with its name in the record, in order. `ttl_us` 0: records do
-    not expire. Else each expires this long after its event's time, which is in `time_field`, or, if that is "", is the append time
-    of its message; the server deletes it `ttl_offset_us` later. `indexes`: names with the fields of the window.
+    `server`, `prefix`: the URL, and the beginning of the records' keys. `key`: the window's key fields. `fields`: each field of the
+    window with its name in the record, in order. `indexes`: names with the fields of the window.
+
+    `ttl_us`: how long a record lives after its event's time, 0 for ever. That time is in `time_field`, or, if that is "", it is the
+    append time of its message. The server deletes an expired record `ttl_offset_us` later.
     """
 
     server: str

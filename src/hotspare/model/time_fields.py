@@ -62,8 +62,9 @@ def _event_time_inputs(resolved: Resolved) -> list[tuple[WindowId, WindowId, str
 
 
 def _unordered(resolved: Resolved, behind: Mapping[WindowId, frozenset[WindowId]]) -> dict[WindowId, str]:
-    """Returns the reason why the order of events matters, for each source of a window that depends on the order of events, has
-    several sources and names no time field."""
+    """Returns the sources whose order of events matters although no time field is named, each with the reason: a window depends on
+    the order of events and has several sources.
+    """
     found: dict[WindowId, str] = {}
     for window in resolved.windows:
         sources = [source for source in resolved.sources if window.id in behind[source]]

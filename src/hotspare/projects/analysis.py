@@ -239,8 +239,8 @@ def _check_slots(query: ContinuousQuery, windows: Mapping[str, Window], found: M
 
 
 def _excluded(query: ContinuousQuery, windows: Mapping[str, Window]) -> set[str]:
-    """Returns the source windows that are not part of the running project (SPEC A41): those without an edge. In a query without any
-    edge, windows with connectors take part, or all windows if none has a connector.
+    """Returns the source windows that are not part of the running project (SPEC A41): those without an edge, unless the query
+    includes singletons. In a query without any edge, windows with connectors take part, or all windows if none has a connector.
     """
     if query.singletons is Singletons.INCLUDED:
         return set()

@@ -265,8 +265,9 @@ class _Reader(YamlValues):
         return window
 
     def _state(self, name: str, node: MappingNode) -> None:
-        """Adds a mistake for transient state (SPEC G8), with which a restored engine's outputs would differ from those of other
-        engines, and for an unknown value of `state`."""
+        """Adds a mistake for an unknown value of `state`, and for transient state (SPEC G8): a restored engine's outputs would
+        differ from those of other engines.
+        """
         state = self.text(node, "state")
         if state == "transient":
             what = f"window {name} is transient: its state would be lost at a restart, and its outputs would differ"

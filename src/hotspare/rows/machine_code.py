@@ -95,7 +95,7 @@ def _global_fact(function: FunctionType, name: str, key_of: KeyOf) -> str:
 
 
 def _fields_fact(named_tuple: Any) -> str:
-    """Returns a text of the fields of a named tuple class, with those of the named tuples in it."""
+    """Returns a text that names the fields of a named tuple class; fields that are named tuples themselves are expanded."""
     world = vars(sys.modules[named_tuple.__module__])
     fields = []
     for field, annotation in named_tuple.__annotations__.items():

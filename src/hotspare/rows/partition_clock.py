@@ -149,8 +149,9 @@ class PartitionClock:
         return count
 
     def _verdict(self, at: int, leap_us: int, low_us: int, high_us: int) -> int | None:
-        """Returns the first row after `at` that refutes the time of row `at` (is before `low_us`) or confirms it (a tick from
-        `high_us` on, or enough rows without ticks); None if no row does so yet."""
+        """Returns the first row after `at` that decides about the time of row `at`; None if no row does so yet. A row before
+        `low_us` refutes the time. A tick from `high_us` on, or enough rows without ticks, confirms it.
+        """
         begin, size, unticked_max = at + 1 + self._searched, self._rows, self._unticked_rows_max
         while begin < len(self._times):
             times, ticks = self._times[begin : begin + size], self._ticks[begin : begin + size]

@@ -138,7 +138,7 @@ class EvictedPages:
         self._is_empty[pages] = True
 
     def free_evicted_pages(self, pages: Int64s) -> None:
-        """Frees those of these pages that are evicted, as `free_page_memory` does; pages in memory can be reused as they are."""
+        """Frees the evicted ones of these pages as `free_page_memory` does. Pages in memory can be reused as they are."""
         if self._count and len(gone := pages[self._is_away[_VALUES][pages] == 1]):
             self.free_page_memory(gone)
 

@@ -135,8 +135,8 @@ class RowLookups:
         return rows.lanes[:, list(self.columns)], self.expiry_key.select_keys(rows.order, rows.time)
 
     def condition_values(self, values: Int64s) -> tuple[Int64s, int]:
-        """Returns the columns of `values`, which are in the order of the condition's fields, in the order of the lookup that finds
-        rows by these fields; and the number of that lookup.
+        """Prepares `values`, one column per field of the condition in its order, for the lookup that finds rows by these fields.
+        Returns them in the lookup's column order, and the number of the lookup.
         """
         if self._has_condition:
             return values, len(self.lookup_columns) - 1

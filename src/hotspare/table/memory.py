@@ -45,8 +45,9 @@ def longer(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
 
 
 def with_room(array: npt.NDArray[Any], used: int, length: int) -> npt.NDArray[Any]:
-    """Returns the array itself if it has `length` entries, else a longer copy of its first `used` entries. A large copy reserves
-    the address space of the maximum."""
+    """Returns the array itself if it has at least `length` entries, else a longer copy of its first `used` entries. A large copy
+    reserves the address space of the maximum.
+    """
     if length <= len(array):
         return array
     length = max(length, 2 * len(array))

@@ -312,8 +312,11 @@ class StringTable:
         return twin
 
     def __reduce__(self) -> tuple[Callable[..., StringTable], tuple[object, ...]]:
-        """Pickles and copies strings with their codes, without the room to grow, which may be large. Codes that a collection round
-        removed from the index and has not freed yet are free in the copy, because their strings may already have another code."""
+        """Pickles and copies strings with their codes, without the room to grow, which may be large.
+
+        A collection round frees a code some time after it removes the code's string from the index. Such codes are free in the
+        copy, because their strings may already have another code.
+        """
         codes = slots_in(self._texts.by_text)
         whole = FrozenStrings(self._texts.data, self._texts.places, self._texts.hashes).subset(np.append(0, codes))
         return _received, (self._home, self.count, codes, whole, self.longest)

@@ -156,7 +156,7 @@ class UnloadedPages:
         self.left -= 1
 
     def check_least_expiry(self, place: int, stored: StoredRows) -> None:
-        """Raises SnapshotDamaged if a row of the page expires before the time in its key filter."""
+        """Raises SnapshotDamaged if the expiry key of a row of the page is below the one that its key filter records."""
         leaves = self._asked_by.expiry_key.select_keys(stored.order, stored.time)
         if len(leaves) and int(leaves.min()) < self._least[place]:
             raise SnapshotDamaged("a row of a page expires before the time that its key page records")
@@ -230,7 +230,9 @@ class UnloadedPages:
                 self._indexes[way] = grown_index(self._indexes[way])
 
     def pages_by_expiry(self, count: int) -> list[int]:
-        """Returns at most `count` unloaded pages, those whose rows expire first."""
+        """Returns the places of at most `count` unloaded pages, those whose rows expire first; without expiry, those with the
+        lowest places.
+        """
         if self._asked_by.expiry_key is ExpiryKey.NEVER:
             found: list[int] = np.flatnonzero(self.is_unloaded)[:count].tolist()
             return found

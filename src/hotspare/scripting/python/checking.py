@@ -122,8 +122,8 @@ def _imports(node: ast.Import | ast.ImportFrom, importable: Importable) -> Itera
 
 
 def _members(syntax: ast.Module, importable: Importable) -> Iterator[SourceError]:
-    """Yields an error for each attribute, read by the name of an imported module, that the module does not have or code may not
-    use.
+    """Yields an error for each attribute of an imported module that the module does not have or that code may not use. Checks only
+    attributes that are read by the module's own name.
     """
     modules = imported_modules(syntax)
     for node in ast.walk(syntax):

@@ -233,8 +233,8 @@ def _dataclasses(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[s
 
 
 class _EnumMeta(enum.EnumMeta):
-    """The metaclass of user code's enums, whose members must have plain names. Python accepts any name in `Enum("Name", {...})`,
-    also that of a method that Python itself calls.
+    """The metaclass of user code's enums. Refuses members without a plain name: in `Enum("Name", {...})` Python accepts any name,
+    even that of a method that Python itself calls.
     """
 
     def __call__(cls, value: Any, names: Any = None, /) -> Any:  # type: ignore[override]

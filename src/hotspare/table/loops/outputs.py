@@ -29,8 +29,10 @@ def fold(h: np.uint64, value: np.uint64) -> np.uint64:
 
 @kernel
 def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, out: Int64s) -> int:
-    """Writes to `out` those of the rows `ticks` that are heartbeats: the first tick in each interval, counted from 1970, so that
-    heartbeats do not drift however far apart ticks are. `last`: the time of the previous heartbeat. Returns the count written."""
+    """Writes to `out` the heartbeats among the rows `ticks`, and returns their count. `last`: the time of the previous heartbeat.
+
+    A heartbeat is the first tick in an interval, counted from 1970. So heartbeats do not drift, however far apart ticks are.
+    """
     count = 0
     for i in range(len(ticks)):
         if time_us[ticks[i]] // interval > last // interval:

@@ -108,8 +108,9 @@ def is_key_in(ring: Ring, slot: Whole, given: QueueArrays, row: Whole) -> bool:
 
 @kernel
 def inserts_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole, most: Whole) -> Whole:
-    """Returns the count of consecutive input rows from `row` on, at most `most`, that have ranks up to `rank_max` and are inserts
-    without null keys."""
+    """Returns the count of consecutive inserts without null keys from input row `row` on: at most `most`, and with ranks up to
+    `rank_max`.
+    """
     at, end = row, min(np.int64(len(given.rank)), row + most)
     while at < end and given.rank[at] <= rank_max and given.opcode[at] == INSERT and keys_valid(ring, given, at):
         at += 1
@@ -118,8 +119,9 @@ def inserts_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole, mo
 
 @kernel
 def deletes_from(ring: Ring, given: QueueArrays, row: Whole, rank_max: Whole) -> Whole:
-    """Returns the count of consecutive input rows from `row` on that have ranks up to `rank_max` and delete the oldest rows one
-    after the other."""
+    """Returns the count of consecutive deletes from input row `row` on that delete the oldest rows one after the other, with ranks
+    up to `rank_max`.
+    """
     at, left = row, ring.state[LAST] - ring.state[FIRST]
     slot = ring.state[FIRST] % ring.capacity
     while at < len(given.rank) and given.rank[at] <= rank_max and DELETE <= given.opcode[at] <= SAFE_DELETE:

@@ -70,8 +70,9 @@ def mark_ring(ring: Ring, columns: Int64s, begin: Whole, end: Whole, marks: UInt
 
 @kernel
 def purge(texts: InternedTexts, first: Whole, segments: Whole) -> Whole:
-    """Removes strings that were not held in this round from `segments` segments of the index, from number `first` on, and after the
-    last segment from `stuck`. Returns the next segment, or -1 if none is left."""
+    """Removes strings that were not held in this round from the index: from `segments` segments, number `first` and following ones.
+    After the last segment, also removes them from `stuck`. Returns the next segment, or -1 if none is left.
+    """
     index, round_ = texts.by_text, texts.state[ROUND]
     for segment in range(first, min(first + segments, index.sizes[SEGMENTS])):
         base, count = segment * SEGMENT, 0
@@ -96,8 +97,10 @@ def purge(texts: InternedTexts, first: Whole, segments: Whole) -> Whole:
 
 @kernel
 def free_unmarked(texts: InternedTexts, first: Whole, end: Whole, looks: Whole, freed: Int64s) -> Whole:
-    """Frees codes from `first` to before `end` whose string was not held in this round and is not in the index any more. Writes the
-    freed codes to `freed`, and returns the next code to check. `freed` has room for one more code than `looks` allow."""
+    """Frees codes from `first` to before `end` whose string was not held in this round; `purge` must have removed these strings
+    from the index. Writes the freed codes to `freed`, and returns the next code to check. `freed` has room for one more code than
+    `looks` allow.
+    """
     state, code, left = texts.state, first, looks
     while code < end and left > 0:
         mark = texts.marks[code]

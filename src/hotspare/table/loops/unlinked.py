@@ -113,8 +113,9 @@ def add_run(rows: Rows, runs: Runs, page: Whole, slots: Int64s) -> None:
 
 @kernel
 def link_at_seam(rows: Rows, slot: Whole) -> None:
-    """Links a row at the seam, after the rows that were linked there before. If rows are in list or heap, and the row does not
-    precede the next row of the list, adds it to the heap instead."""
+    """Links a row at the seam, after the rows that were linked there before. Adds the row to the heap instead if rows are in list
+    or heap, and the row does not precede the next row of the list.
+    """
     links, state = rows.links, rows.state
     before = np.int64(state[SEAM])
     after = np.int64(links[before, NEXT] if before >= 0 else state[FIRST])

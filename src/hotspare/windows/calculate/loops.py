@@ -143,8 +143,9 @@ def slide(values: Float64s, valid: Bools, window: SlidingWindow, out: Ends, miss
 
 @kernel
 def differences_of_both(ends: Ends, rest: Whole, before: Whole, state: Float64s, here: Whole) -> np.float64:
-    """Returns the sum of squared differences from the mean over the end of a block, from entry `rest` on, and the beginning of the
-    next. `before` and `here` are the counts of values in both.
+    """Returns the sum of squared differences from the mean over two blocks: the end of the previous one, from entry `rest` of
+    `ends` on, and the beginning of the present one, with the running state `state`. `before` and `here`: the counts of values in
+    both.
     """
     if before == 0:
         return np.float64(state[DIFFERENCES])

@@ -135,7 +135,7 @@ class FunctionalOperator(Operator):
 class _GeneratingWindow(Operator):
     def __init__(self, window: ResolvedWindow, inputs: Sequence[OperatorInput], programs: Sequence[CompiledProgram]) -> None:
         """Builds an event generator for each input. `programs`: the compiled program of each input, in order. Raises ProjectError
-        if an input requires an index that the window does not have.
+        if the window could not find the events of a row again when the row is updated or deleted.
         """
         super().__init__(window, inputs)
         self._takers = [_EventGenerator(window, given, program) for given, program in zip(self.inputs, programs, strict=True)]

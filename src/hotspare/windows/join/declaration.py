@@ -378,8 +378,8 @@ edges:
         return None if left is None or right is None else visible(left, right)
 
     def carried_fields(self, window: JoinWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns the output fields that copy a partition field of a side whose rows are all emitted. Refuses a window if no
-        condition ensures that rows that meet are in one partition.
+        """Returns the output fields that copy a partition field of a side that has a row in every output; for a full outer join,
+        those of the shared key. Refuses a window if no condition ensures that rows that meet are in one partition.
         """
         at = sides([each.role for each in given])
         held = [keys[at[LEFT]], keys[at[RIGHT]]]

@@ -147,8 +147,8 @@ def _record_variables(condition: EventCondition, written: Expression, tree: Tree
 
 
 def _assigned(part: Tree, known: Mapping[str, ValueType], dialect: Dialect) -> Iterator[tuple[str, Tree]]:
-    """Yields (variable, value) if a part of a condition is `variable == value`, in either order, and the value reads at least one
-    field and no variable. Yields at most one pair.
+    """Yields (variable, value) if a part of a condition is `variable == value` or `value == variable`; yields at most one pair. The
+    value must read at least one field and no variable.
     """
     if not isinstance(part, Call) or part.function != "equal" or len(part.arguments) != 2:
         return

@@ -144,7 +144,9 @@ class ColumnFunction(RowFunction):
         return Interpreter(main, modules, self.limits, snippets, init=self.init, transient=self.transient)
 
     def check(self) -> None:
-        """Calls the function without rows; its path does not depend on rows. Raises CallFailure if it would fail for any rows."""
+        """Calls the function without rows; its path does not depend on rows. Raises CallFailure if the function would fail whatever
+        the rows.
+        """
         columns = {name: pa.nulls(0, ARROW_TYPE[self.given.fields[self.given.index[name]].type]) for name in self.used}
         self._called(self.open_interpreter(), columns, 0, [i for i, pick in enumerate(self.picks) if pick < 0])
 

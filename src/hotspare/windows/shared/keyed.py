@@ -63,12 +63,12 @@ def relation_of(schema: Schema, retention: Retention | None = None, given: Chang
 
 
 def has_fifo_deletes(given: Changelog, retention: Retention | None) -> bool:
-    """Whether each row to delete is the oldest one, if it is present at all; then deletes need no index by key."""
+    """Whether an event deletes only the oldest row, or none that is present; then deletes need no index by key."""
     return given.opcodes is Opcodes.INSERTS or (given.deletes is Deletes.OLDEST and evicted_by(retention) is Deletes.OLDEST)
 
 
 def evicted_by(retention: Retention | None) -> Deletes:
-    """Returns which rows retention evicts: OLDEST, or ANY if retention is by event time or per group."""
+    """Returns which rows retention evicts: ANY if it is by event time or per group, else OLDEST (also without retention)."""
     return Deletes.ANY if retention is not None and (retention.time_field or retention.by) else Deletes.OLDEST
 
 

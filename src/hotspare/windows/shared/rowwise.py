@@ -202,8 +202,8 @@ def field_columns(read: Read, chunk: Chunk, strings: StringTable) -> dict[str, p
 
 
 def begin_counting(names: Sequence[str], page: Page, shard: int) -> None:
-    """Sets the event count of a fresh page to the first number of a shard, so that random numbers drawn from it differ between
-    shards. A window with eventCounter() is not allowed in a project with shards.
+    """Sets the event count of a fresh page to the first number of a shard, if `names` has POSITION_FIELD, so that random numbers
+    differ between shards. A window with eventCounter() is not allowed in a project with shards.
     """
     if POSITION_FIELD in names:
         cast(Counters, page.parts[COUNTER]).values[0] = shard << SHARD_BITS
@@ -215,8 +215,8 @@ def counter_parts(names: Sequence[str]) -> dict[str, Part]:
 
 
 def event_value_columns(names: Sequence[str], page: Page, chunk: Chunk, timeline: Timeline) -> dict[str, pa.Array]:
-    """Returns a column for each of these names of EVENT_VALUES: the number of each event of the window, 1, 2, 3 ..., or its time.
-    Deletes have null, and are not counted. Advances the count in `page`.
+    """Returns a column for each of these names of EVENT_VALUES: the number of each event, which continues the window's count in
+    `page`, or its time. Deletes have null, and are not counted. Advances the count in `page`.
     """
     found: dict[str, pa.Array] = {}
     if counts := [name for name in names if name != SYSTEM_TIME_FIELD]:

@@ -179,7 +179,7 @@ class TransposeOperator(Operator):
         return relation.settle(resolution), bad
 
     def _long(self, work: _PendingBatch, strings: StringTable, rows_max: int) -> tuple[Chunk, int | None]:
-        """Returns about `rows_max` output rows, and the rank at which the next one continues; None if all rows are emitted."""
+        """Returns about `rows_max` output rows, and the rank of the next output row; None if no more rows remain."""
         chunk, tags = work.chunk, len(self._tags)
         end = min(work.at + max(rows_max, 2), len(chunk) * tags)
         numbers, rows = _by_tag(chunk, np.arange(work.at, end), tags)

@@ -129,8 +129,8 @@ def begin_group(group: Group, program: GroupProgram, events: GroupEvents, row: W
 
 @called
 def widen_group(group: Group, program: GroupProgram, narrow: Rows, slot: Whole, was: GroupProgram) -> None:
-    """Copies the narrow row at `slot` to `group`, with more words for its sums. `program` is that of wide rows, `was` that of
-    narrow rows; both have equally many columns after the components.
+    """Copies the narrow row at `slot` to `group`, with more words for its sums. `program` is the program of wide rows, `was` that
+    of narrow rows; both have equally many columns after the components.
     """
     for j in range(len(program.keys) + len(program.results) + 2):
         group.lanes[0, j], group.valid[0, j] = narrow.lanes[slot, j], narrow.valid[slot, j]

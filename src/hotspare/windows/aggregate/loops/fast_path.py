@@ -22,7 +22,9 @@ from hotspare.windows.aggregate.loops.results import LISTED_RESULTS, OrderedStat
 
 @kernel
 def has_inline_state_only(program: GroupProgram, ordered: OrderedState) -> bool:
-    """Whether each group keeps all its state in its row, and keeps no extremes of texts, which only the general path compares."""
+    """Whether groups can keep all their state in their rows, and keep no extremes of texts, which only the general path compares. A
+    set that outgrows its row moves to trees nevertheless.
+    """
     every = len(ordered.arrivals.columns) == 0 and ordered.counts[LISTED_RESULTS] == 0 and len(program.texts) == 0
     for number in range(len(program.sets)):
         every &= program.inline_sets[number, INLINE_AT] >= 0
