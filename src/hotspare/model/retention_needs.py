@@ -80,7 +80,9 @@ class SnapshotSchedule:
 
     @property
     def oldest_ms(self) -> int:
-        """The greatest age in ms of the oldest retained snapshot, while the next one is being written; 0 if it cannot be known."""
+        """The greatest age in ms of the oldest retained snapshot, while the next one is being written; 0 if snapshots are off, or
+        not by time.
+        """
         return (self.kept_count + 1) * (self.interval_ms or 0)
 
 
