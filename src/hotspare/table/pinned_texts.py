@@ -98,7 +98,9 @@ class PinnedTexts:
 
 @dataclass(frozen=True, slots=True)
 class TextPlaces:
-    """The texts of `codes`, none of which is empty. `first`, `last`: the pages in which each begins and ends; `sizes`: its bytes."""
+    """The texts of `codes`, none of which is empty. `first`, `last`: the pages in which each begins and ends; `sizes`: bytes of
+    each.
+    """
 
     codes: Int64s
     first: Int64s
