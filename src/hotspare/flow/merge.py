@@ -106,9 +106,10 @@ class _Partition:
 
 class Merge:
     """Merges the rows of declared partitions. `beliefs`: per partition, the belief after the last row that was stepped. `clocks`:
-    per partition, `Belief.clock_us` after the last row pulled. `skew_max_us`: see partition_clock.py. `bytes_max`: size limit of a
-    pulled batch of more than one row. `trusted`: topics whose append times are believed without that limit, because another engine
-    has settled them.
+    per partition, `Belief.clock_us` after the last row pulled. `bytes_max`: size limit of a pulled batch of more than one row.
+
+    `skew_max_us`: how far an append time may advance and still be believed at once (partition_clock.py). `trusted`: topics whose
+    append times are believed without this limit, because another engine has settled them.
     """
 
     def __init__(

@@ -220,7 +220,9 @@ class AnswerOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AnswerField:
-    """The origin of a field's value: the field `name` of the event or of the record."""
+    """The origin of a field's value: the field `name` of the event or of a record, as `origin` tells; or the `aggregate` of that
+    field over all records found.
+    """
 
     origin: AnswerOrigin
     name: str

@@ -194,7 +194,7 @@ class Relation:
             self._pages.build_index()
 
     def _outputs_max(self, work: _RelationWork) -> int:
-        """Returns more than the outputs that any content of the chunk can cause."""
+        """Returns an upper bound on the outputs that a chunk of this length can cause."""
         waits = self._by_time and not self.policy.by_event and not len(work.beats)
         forgets = self.policy.kind != k.KEEP and not waits
         return 2 * len(work.chunk) + (self.live + len(work.chunk) if forgets else 0) + 1
@@ -597,7 +597,7 @@ class _RelationWork:
 
 
 def _beats_of(policy: k.Policy, timeline: Timeline) -> Int64s:
-    """Returns rank and time of the heartbeats at which rows of such a policy may expire."""
+    """Returns int64[., 2]: rank and time of the heartbeats at which rows may expire under `policy`."""
     waits = policy.kind not in (k.KEEP, k.COUNT_OF_GROUP) and not policy.by_event
     beats = np.empty((len(timeline.heartbeat_rank) if waits else 0, 2), np.int64)
     if len(beats):

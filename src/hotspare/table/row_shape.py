@@ -35,6 +35,6 @@ def expiry_key_of(policy: k.Policy) -> ExpiryKey:
 
 
 def row_lookups_of(shape: Shape, policy: k.Policy) -> RowLookups:
-    """Returns how rows of such a relation are looked up."""
+    """Returns the lookups of rows of this shape with the retention `policy`."""
     keys, conditions = ((), shape.unloaded_lookup_fields) if shape.unloaded_lookup_fields else (shape.keys, shape.conditions)
     return RowLookups(keys, shape.codes, conditions, expiry_key_of(policy))

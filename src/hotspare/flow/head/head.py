@@ -141,9 +141,9 @@ class Head:
         return decoded_schema([topic.entry_schema for topic in self.topics])
 
     def __call__(self, raw: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Returns the decoded rows of all messages. If decoding the batch raises, the batch is bisected; a single message on which
-        decoding raises becomes a bad row with BadReason.POISON. A batch, or an intermediate column, that is too large raises
-        too."""
+        """Returns the decoded rows of all messages. If decoding the batch raises, as it also does for a batch or a column that is
+        too large, the batch is bisected. A single message on which decoding raises becomes a bad row with BadReason.POISON.
+        """
         try:
             return [self._at_once(raw)]
         except Exception as error:

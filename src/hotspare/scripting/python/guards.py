@@ -37,7 +37,7 @@ _SIMPLE_VALUES = frozenset({str, int, float, bool})
 
 
 class Guards:
-    """The guards of one instance of a program, which count and stop with its meter."""
+    """The guards of one instance of a program. They count steps with its meter, and end a call that exceeds a limit."""
 
     def __init__(self, meter: Meter) -> None:
         self.meter = meter

@@ -155,7 +155,9 @@ def hash_bytes(data: UInt8s, offsets: Int32s, hashes: UInt64s) -> None:
 
 @kernel
 def gather_bytes(data: UInt8s, places: Int64s, out_data: UInt8s, out_offsets: Int64s | Int32s) -> None:
-    """Copies the byte strings at `places`, one after another, adjacent ones together; `out_offsets` has one more entry."""
+    """Copies the byte strings at `places` to `out_data`, one after another. String i ends at `out_offsets[i + 1]`. Strings that are
+    adjacent in `data` are copied together.
+    """
     at = np.int64(0)
     out_offsets[0] = 0
     i = 0

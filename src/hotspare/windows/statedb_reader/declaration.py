@@ -179,7 +179,9 @@ edges: [given -> asked, given -> summed, given -> each]
             _check_outputs(window, asks, schema, found)
 
     def meaning(self, window: StatedbReaderWindow, schema: Schema) -> dict[str, str]:
-        """Returns one text: rows enter as answers. These are recorded in the topic, so the query does not affect the results."""
+        """Returns one constant text, which tells that rows enter as answers. Answers are recorded in the topic, so the query does
+        not affect the results.
+        """
         return {"enters by": "answers"}
 
     def record_query(self, window: StatedbReaderWindow, schema: Schema) -> RecordQuery:

@@ -34,7 +34,9 @@ MERGINGS = {each.value: each for each in Merging}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnionWindow(Window):
-    """A union window as declared: its schema is that of its inputs."""
+    """A union window as declared: its schema is that of its inputs. `merging`: how events of existing and of unknown keys are
+    treated.
+    """
 
     merging: Merging = Merging.STRICT
 

@@ -93,8 +93,8 @@ def is_filled_with(lanes: Int64s, row: Whole, begin: Whole, end: Whole, word: Wh
 
 @kernel
 def move_words(lanes: Int64s, row: Whole, at: Whole, limbs: Whole, first: Whole, last: Whole) -> bool:
-    """Moves the words of a sum so that they cover the words numbered `first` to `last`, and one more. Returns False if this would
-    drop bits; the value of the sum never changes.
+    """Moves the words of a sum so that they cover the words numbered `first` to `last`, and one word above them. Returns False if
+    this would drop bits. The value of the sum never changes.
     """
     low, begin, end = lanes[row, at], at + 1, at + 1 + limbs
     if is_filled_with(lanes, row, begin, end, 0):
