@@ -80,7 +80,7 @@ chaos-embedded: setup-test ## kill, freeze and restart real engines on the SQLit
 chaos: setup-test ## every scenario of the kill campaign on real servers, each with a group of its own (ARGS="--only E2 --rounds 5")
 	$(PY) -m tests.e2e.chaos.run $(ARGS)
 
-store-kills: setup-test ## kill -9 at every point of a snapshot's write, of who writes, who clears up, and the server, for every store (ARGS="--only redis")
+store-kills: setup-test ## kill -9 the writer, the collector and the server at every step of a snapshot, for every store (ARGS="--only redis")
 	$(PY) -m tests.contract.store_kills_campaign $(ARGS)
 
 soak: setup-test ## an hour under a light, steady load: memory, files, rows and threads at start and end (ARGS="--site kafka")
@@ -97,7 +97,7 @@ docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/sc
 wheel: setup ## a wheel in dist/ that carries the machine code of all kernels for this Python: its engines compile nothing
 	$(PY) .ci/build-wheel dist
 
-lock: ## choose versions anew from pyproject.toml and write the lock files
+lock: ## choose versions again from pyproject.toml and write the lock files
 	.ci/lock
 
 clean: ## remove the virtual environment and every cache

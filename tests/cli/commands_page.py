@@ -19,11 +19,19 @@ _WIDTH = 110
 
 _HEAD = """# Commands
 
-Written by `make docs` from the commands' help; change the text there.
+After this page you can look up every command, option, default and exit status. `hotspare NAME --help` shows the same text. The page
+is written by `make docs` from the commands' help; change the text there.
 
-Every command ends with exit status 0 when it did what was asked, 2 for a command line, setting or project that cannot be used, and
-1 when something else went wrong. Errors go to standard error as a code, a sentence, details and a hint; `HOTSPARE_DEBUG=1` adds
-where in the code. Progress is shown on standard error if that is a terminal. Ctrl-C asks for a clean end, a second one forces it.
+| exit status | if |
+|---|---|
+| 0 | the command did what was requested |
+| 1 | it failed, or the command's help names another reason |
+| 2 | the command line, a setting or the project cannot be used |
+| 70 | under `hotspare run`, Spark ended, or no input arrived for `pipeline-stall-ms` although some was pending |
+| 130, 143 | Ctrl-C (130) or SIGTERM (143) came twice; Ctrl-C also if it came before the command began its work |
+
+Errors go to standard error as a code, a sentence, details and a hint; `HOTSPARE_DEBUG=1` adds the traceback. Progress is shown on
+standard error if that is a terminal. Ctrl-C requests a clean end, a second one ends the process at once.
 """
 
 _SETTINGS = """

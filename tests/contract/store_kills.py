@@ -246,7 +246,7 @@ def kill_collectors(place: Place, choose: Choose, told: Callable[[int], object] 
             check(store, order, order + 1, order + 2)
             go_on(store, order := order + 3, order - 2, order - 1)
         store.prune_snapshots(GROUP, 1)
-        check_left(place, whole, f"{killed} who cleared up")
+        check_left(place, whole, f"{killed} collectors")
     return killed
 
 
@@ -283,5 +283,5 @@ def kill_server(place: Place, choose: Choose, told: Callable[[int], object] = in
         place.store.prune_snapshots(GROUP, 1)
         whole = place.left()
         go_on(place.store, order + 1, 0)
-        check_left(place, whole, f"writes beside {killed} kills of the server")
+        check_left(place, whole, f"writes during {killed} kills of the server")
     return killed

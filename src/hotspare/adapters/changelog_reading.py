@@ -23,7 +23,7 @@ SNAPSHOT_ROWS_MAX = 10_000_000
 COMPACT_ROWS = 65_536
 COMPACT_BYTES = 64 << 20
 """`WindowContent` compacts its batches once they have COMPACT_ROWS rows, or COMPACT_BYTES bytes, more than twice the live ones."""
-_NO_CONTENT = "subscribe without snapshot, to a window with an index whose stream is not collapsed"
+_NO_CONTENT = "subscribe without --snapshot, or to a window with an index whose stream is not collapsed"
 _SEQUENCE = "hs:sequence"
 _OPCODE = "hs:opcode"
 _FLAGS = "hs:flags"
@@ -156,7 +156,7 @@ class WindowContent:
         self._rows_kept += len(batch)
         self._bytes_kept += batch.nbytes
         if self._live > self._rows_max:
-            raise StateError(f"the window holds more than {self._rows_max} rows", hint="subscribe without snapshot")
+            raise StateError(f"the window holds more than {self._rows_max} rows", hint="subscribe without --snapshot")
         is_long = self._rows_kept > 2 * self._live + self._compact_rows
         if is_long or self._bytes_kept > 2 * self._bytes_live + self._compact_bytes:
             self._compact()

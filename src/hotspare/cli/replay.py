@@ -13,6 +13,7 @@ from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PATH
 from hotspare.cli.shared.values import (
     DateFormatOption,
+    DoublesOption,
     HomeOption,
     MemoryOption,
     PageFolderOption,
@@ -82,7 +83,7 @@ def command(
     header: HeaderOption = None,
     dateformat: DateFormatOption = "",
     stamp_unit: StampUnitOption = "",
-    doubles: Annotated[Doubles, typer.Option(help="Write six decimals of doubles, or as many as read back equal.")] = Doubles.FIXED,
+    doubles: DoublesOption = Doubles.FIXED,
     set_: SetOption = None,
     project_name: ProjectNameOption = "",
     memory: MemoryOption = "",

@@ -37,7 +37,7 @@ ProjectOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of tables.")]
 PartOption = Annotated[
-    str, typer.Option(help="Read this part of the window's state; rows are its outputs. `show` lists the parts.")
+    str, typer.Option(help="Read this part of the window's state, as `show` lists them; by default its outputs.")
 ]
 KeyOption = Annotated[
     list[str] | None,

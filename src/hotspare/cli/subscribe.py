@@ -31,6 +31,7 @@ from hotspare.cli.shared.turns import (
 )
 from hotspare.cli.shared.values import (
     DateFormatOption,
+    DoublesOption,
     PlainOption,
     SchemaFileOption,
     SetOption,
@@ -64,7 +65,7 @@ _TopicOption = Annotated[str, typer.Option(help="Send the outputs to this extern
 _TopicPartitionOption = Annotated[
     int | None, typer.Option(min=0, help="Write only to this partition of --topic; by default by key.")
 ]
-_SourceOption = Annotated[str, typer.Option(help="Store the position in --topic under this name; by default the window's.")]
+_SourceOption = Annotated[str, typer.Option(help="Store the position in --topic under this name; by default the name of the window's output topic.")]
 
 
 _ValueOption = Annotated[
@@ -93,7 +94,7 @@ def command(
     collapse: Annotated[bool, typer.Option("--collapse", help="Write an update as one row with the new values.")] = False,
     rmretdel: Annotated[bool, typer.Option("--rmretdel", help="Leave out deletes by retention.")] = False,
     snapshot: Annotated[bool, typer.Option("--snapshot", help="Begin with the window's content as inserts.")] = False,
-    doubles: Annotated[Doubles, typer.Option(help="Write six decimals of doubles, or as many as read back equal.")] = Doubles.FIXED,
+    doubles: DoublesOption = Doubles.FIXED,
     dateformat: DateFormatOption = "",
     to_end: Annotated[bool, typer.Option("--to-end", help="Stop at the present end of the topic.")] = False,
     maxfilesize: Annotated[int, typer.Option(min=0, help="Begin a new file after this many bytes; 0: never.")] = 0,

@@ -174,9 +174,9 @@ _INITIALIZED = "hs begun"
 
 
 def _deferred_statements(code: Expression, declared: Sequence[Variable]) -> tuple[Statement, ...]:
-    """Returns the statements of an initializer that reads the time, without a final return; () for any other. Raises
-    ExpressionRefused if it returns earlier.
-    """
+    """Returns the statements that run with the first event, for an initializer that reads the time; () for any other. A final
+    return, declarations of `declared` variables and of regular expressions are left out, and an assignment to _INITIALIZED is
+    appended. Raises ExpressionRefused if the code returns before its end."""
     names = {v.name for v in declared}
     if _INITIALIZED not in names:
         return ()
@@ -254,7 +254,8 @@ def _set_in(trees: Sequence[Tree | Statements]) -> list[str]:
 
 
 def _set_by(statement: Statement) -> str:
-    """Returns the variable that a statement sets, directly or by an element of an array; "" if the statement sets none."""
+    """Returns the variable that a statement sets: by an assignment, as a loop's counter, by an element of an array or by resizing
+    an array; "" if the statement sets none."""
     if isinstance(statement, Assign | CountingLoop):
         return statement.name
     return statement.call.variable if isinstance(statement, CallStatement) and statement.call.name in SETTER_METHODS else ""

@@ -77,7 +77,7 @@ class GroupEngine:
 
     def start(self) -> StartPlan:
         """Joins the group; returns where the runner has to begin to read. Raises what `JoinProcedure.steps` raises; the engine has
-        not joined then."""
+        not joined then. Raises StateError if it has joined already."""
         with self._lock:
             return _exhaust(self.start_steps())
 

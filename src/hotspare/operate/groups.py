@@ -73,8 +73,8 @@ def _require_place(bus: str, coordination: str) -> None:
 
 
 def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Access.LOOK) -> Store | None:
-    """Returns the store at `url`, else the one next to the bus; closed with `stack`. None if the bus has no store, or both URLs are
-    "". Raises UsageError if `url` names a folder or file that does not exist."""
+    """Returns the store at `url`, else the one next to the bus; closed with `stack`. None if both URLs are "", or nothing exists
+    next to the bus. Raises UsageError if `url` names a folder or file that does not exist, or is "" and the bus is on a server."""
     from hotspare.stores.open import default_store_url, may_store_exist, open_existing_store
 
     chosen = url or (default_store_url(bus_url) if bus_url else "")
@@ -86,9 +86,9 @@ def existing_store(stack: ExitStack, url: str, bus_url: str, access: Access = Ac
 
 
 def existing_snapshots(stack: ExitStack, url: str, bus_url: str, coordination: Coordination) -> Store | None:
-    """Returns the store as `existing_store` does; in it, each group has the snapshots of the project that it runs now.
+    """Returns the store as `existing_store` does. In it, each group has the snapshots of the project that leads now.
 
-    None also if `url` is "" and the bus has no place for snapshots, so that commands can show all other facts of a group.
+    Returns None, too, if `url` is "" and the bus is on a server, so that commands can show all other facts of a group.
     """
     from functools import partial
 

@@ -1,9 +1,9 @@
-"""The report on groups that `hotspare status --json` prints: what coordination, bus and store know, in one document.
+"""The report on groups that `hotspare status --json` prints: the facts from coordination, bus and store in one document.
 
     {"groups": [{"group", "epoch", "active", "successor", "switchover_asked", "lease_left_ms",
                  "engines": [{"engine", "role", "last_role", "role_since_us", "heard_us", "step", "epoch", "host", "process_id",
                               "address", "is_running", "silent_ms", "project_hash", "versions", "cpu", "coordination",
-                              "application", "task", "executor", "persisting": {"number", "to"}, "starting",
+                              "application", "task", "executor", "persisting": {"number", "to"}, "warming", "starting",
                               "ended_because", "held_bytes", "spilled_bytes", "memory": {WHAT: BYTES}, "stalled_ms",
                               "oversized": {STREAM: WHY}, "snapshot_failure", "snapshots_refused": [WHY], "trouble",
                               "trouble_age_ms",
@@ -18,25 +18,50 @@
                  "snapshots": [{"name", "engine", "status", "order", "bytes_total", "written_time_us"}],
                  "store_failure"}]}
 
-Numbers are numbers; digests are 16 hexadecimal digits; what is not known is null. `lag` counts messages still to be read, `held`
-counts outputs computed but not known to be committed. `skew_ms` is how far the engine's clock is ahead of the bus's in this
-partition at most, negative if it is behind. `role` is null for an engine without a sign of life: its process has ended, the lease
-of its epoch is over, or it reported nothing for 2 s; `last_role` is the role that it reported last. `role_since_us` is the time
-since which the engine has its role, `heard_us` the time of its newest record, both by this machine's clock; `silent_ms` the time
-since, seen from the group's newest; `stalled_ms` the time for which its runner has delivered no input although input is pending;
-`memory` the bytes of its windows' state, if it has a budget; `oversized` the reason why a stream waits whose next output is larger
-than its topic accepts; `snapshot_failure` the reason why the store did not accept the engine's last snapshot; `snapshots_refused`
-the snapshots from which the engine could not start, with reasons; `trouble` the last failure of bus or coordination within the last
-minute, `trouble_age_ms` ago; `starting` the phase of a start, until the engine takes part. `connectors` are those of the project,
-which run only on the active engine: `rows` counts since they were started there, `retry_in_ms` is the time until a failed one is
-tried again; a connector that is `waiting` with a `last_error` waits until the error has passed.
-`bad_events` counts those that the engine computed since it started; the sequence of the stream `bad` counts all of the group.
-`unknown_members` counts, of the events that the engine decoded, those with a member that no field has; `near` is the field that may
-be meant, or null. `store_failure` is the reason why the store cannot list snapshots now. `newest_snapshot` is the newest that may
-be restored, with the engine that took it. `persisting` is the request for a snapshot that an engine works on, `persisted` the
-result of the newest finished one. `application`, `task` and `executor` are those of Spark that host an engine, null of one that
-runs without (docs/scale.md). `switchover_asked` is the engine that a standing request names, "" for any. `is_running` is known for
-engines of this machine only."""
+Digests are 16 hexadecimal digits; other quantities are numbers. A value that is not known is null.
+
+| of a group | meaning |
+|---|---|
+| `active`, `lease_left_ms` | the engine with the role, and the time left of its lease; null if no engine has the role |
+| `successor` | the engine that a released role is reserved for |
+| `switchover_asked` | the engine that a pending request for a switch-over names, "" for any; null without a request |
+| `persisted` | the result of the newest finished request for a snapshot |
+| `progress` | what the bus has committed of each stream |
+| `newest_snapshot` | the newest that may be restored, with the engine that wrote it |
+| `snapshots[].status` | `candidate`, `confirmed` (may be restored) or `damaged` |
+| `snapshots[].order` | the sum of the input positions; so a newer snapshot has a greater one |
+| `store_failure` | the reason why the store cannot list snapshots now |
+
+| of an engine | meaning |
+|---|---|
+| `role` | null without a sign of life; see below |
+| `last_role`, `role_since_us` | the role that it reported last, and the time since which it has it, by this machine's clock |
+| `heard_us`, `silent_ms` | the time of its newest record, by this machine's clock, and how much older it is than the group's newest |
+| `step`, `epoch` | the step of a promotion that it is in, and the epoch that it knows |
+| `is_running` | whether its process runs; null unless it is in this command's process space |
+| `application`, `task`, `executor` | Spark's names of the processes that host it; null of an engine without Spark (docs/scale.md) |
+| `persisting` | the request for a snapshot that it works on |
+| `warming` | what an engine that rebuilds its state from recent input still waits for |
+| `starting` | the phase of its start, until it takes part |
+| `ended_because` | the reason of a role that ended it |
+| `held_bytes`, `spilled_bytes` | the size of its held outputs in memory, and in files |
+| `memory` | the bytes of its windows' state, if it has a budget |
+| `stalled_ms` | the time for which its runner has delivered no input although input is pending |
+| `oversized` | for each stream that waits because its next output is larger than its topic accepts, the reason |
+| `snapshot_failure`, `snapshots_refused` | why the store did not accept its last snapshot, and why it could not start from others |
+| `trouble`, `trouble_age_ms` | the last failure of bus or coordination within the last minute, and its age |
+| `connectors` | those of the project, which run only on the active engine |
+| `connectors[].state` | `waiting` with a `last_error`: it waits until the error has passed |
+| `connectors[].rows`, `connectors[].retry_in_ms` | rows since it was started there, and the time until a failed one is retried |
+| `bad_events` | those that it computed since it started; the sequence of the stream `bad` counts all of the group |
+| `unknown_members` | events that it decoded with a member that is no field; `near` is the field that may be meant |
+| `positions[].lag` | messages still to be read |
+| `positions[].skew_ms` | at most how far its clock is ahead of the bus's in this partition; negative if it is behind |
+| `streams[].sequence`, `committed`, `held` | its newest output, the newest known as committed, and the count not known as committed |
+
+`role` is null if the engine's process is known to have ended, if it is `active` but no longer holds a valid lease, or if its newest
+record is 2 s older than the group's. An engine that stopped or diverged keeps its role in the report, so that it shows why it ended.
+"""
 
 from __future__ import annotations
 

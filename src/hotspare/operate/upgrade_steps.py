@@ -95,8 +95,9 @@ def switch_to_changed(step: UpgradeStep, planned: UpgradePlan) -> str:
 
 
 def roll_back_upgrade(step: UpgradeStep, planned: UpgradePlan) -> SettleResult:
-    """Makes the earlier project lead again and one of its engines active; returns the agreement to settle. Raises UsageError if no
-    engine of it has caught up within the step's time."""
+    """Makes the earlier project lead again and one of its engines active; returns the agreement to settle, or none if the group
+    runs one project only and not this one. Raises UsageError if the two projects do not run side by side, or no engine of the
+    earlier one has caught up within the step's time."""
     if planned.group_agreement.other is None and not planned.is_done:
         return SettleResult("does not run this project")
     known, version = _agreement_and_offered(step, planned)

@@ -37,7 +37,7 @@ class Refusals:
 
     @classmethod
     def from_causes(cls, rows: Int64s, cause: Int64s, causes: Sequence[tuple[str, str]]) -> Refusals:
-        """Returns refusals in which row i has the reason and the sentence of `causes[cause[i]]`."""
+        """Returns refusals of `rows`. Row `rows[i]` has the reason and the sentence of `causes[cause[i]]`."""
         if not len(rows):
             return NOTHING_REFUSED
         number = pa.array(cause)

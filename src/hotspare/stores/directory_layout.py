@@ -192,7 +192,8 @@ def _locked(path: Path, mode: int, wait_s: float, what: str) -> Iterator[int]:
         try:
             lock.call(lambda: fcntl.flock(handle, mode | fcntl.LOCK_NB), lambda error: isinstance(error, BlockingIOError))
         except BlockingIOError:
-            raise StoreError(f"{what} are locked by another process") from None
+            message = f"{what} are locked by another process (waited {wait_s:g} s)"
+            raise StoreError(message, hint="retry, or end that process") from None
         yield handle
     finally:
         os.close(handle)

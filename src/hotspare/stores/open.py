@@ -119,14 +119,15 @@ def _object_store(url: str, access: Access, settings: StoreSettings) -> Store:
 
 
 def default_store_url(bus_url: str) -> str:
-    """Returns the URL of the default store: a folder next to a bus that is a file. Raises UsageError for any other bus."""
+    """Returns the URL of the default store: a folder next to a bus that is a file, or the URL of a named bus in memory itself.
+    Raises UsageError for a bus on a server."""
     if found := bus_store_url(bus_url):
         return found
     raise UsageError("this bus has no snapshot store of its own", hint="give --store URL")
 
 
 def bus_store_url(bus_url: str) -> str:
-    """Returns the URL of the default store of a bus; "" if the bus is neither a file nor in memory."""
+    """Returns the URL of the default store of a bus; "" if the bus is neither a file nor named and in memory."""
     scheme, separator, rest = bus_url.partition("://")
     if separator and scheme == "memory" and rest:
         return bus_url

@@ -421,7 +421,8 @@ def _match_titles(titles: Sequence[str], schema: Schema, defaults: RowDefaults, 
 
 
 def _fields_of_titles(titles: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Returns the name that each title means, "" for none."""
+    """Returns, for each title, the name in `names` that equals it, else the only unmatched name that equals it ignoring case; ""
+    for none."""
     folded: Mapping[str, list[str]] = {name.casefold(): [] for name in names}
     for name in names:
         if name not in titles:

@@ -18,7 +18,7 @@ from hotspare.rows.routing import Routing
 
 @dataclass(frozen=True, slots=True)
 class RowRouting:
-    """The routing of rows. `schema` is the schema of the source window."""
+    """Computes the partition of each row of a source window from the value of its routing field. `schema`: the source window's."""
 
     schema: Schema
     routing: Routing

@@ -1,10 +1,12 @@
 """Schemas that messages identify by a number, as in frames of a schema registry (SPEC I2).
 
-    0 | number of the schema, 4 bytes, high first | one Avro datum
+    0 | number of the schema, 4 bytes, big-endian | one Avro datum
 
 A registry is requested over HTTP, `GET <url>/schemas/ids/<number>`, or a folder holds the schemas as files `<number>.avsc`. A
-number never gets another schema, so each is requested once. A message with an unknown number, or without such a frame, stays
-unchanged: the engine makes a bad event of it. While a registry does not answer, the publisher waits and makes no bad events.
+number never gets another schema, so up to 1,000 schemas are cached; an evicted one is requested again. An unknown number is
+requested again after 5 s. A message with an unknown number stays unchanged, and the engine makes a bad event of it. A message
+without a frame stays unchanged, too; an Avro container file is then decoded as usual. While a registry does not answer, the
+publisher waits and makes no bad events.
 """
 
 from __future__ import annotations
@@ -122,8 +124,8 @@ class FramedAvro:
     """The time at which a number was found to be unknown."""
 
     def to_container(self, value: bytes) -> bytes:
-        """Returns the message as a container file, or unchanged if its schema is unknown. Raises BusUnavailable if the schema
-        is unavailable now."""
+        """Returns a framed message as a container file. Returns `value` unchanged if it has no frame or its schema is unknown.
+        Raises BusUnavailable if the schema is unavailable now."""
         if len(value) < _FRAME.size:
             return value
         zero, number = _FRAME.unpack_from(value)

@@ -63,7 +63,8 @@ class TopicKind(Enum):
 def check_kafka_name(topic: str) -> None:
     """Raises UsageError for a topic name that Kafka does not accept, although other buses may."""
     if not _NAME.fullmatch(topic) or topic in (".", ".."):
-        raise UsageError(f"topic name {topic!r} cannot be used on kafka", hint="use letters, digits, '.', '_' and '-'")
+        hint = "use letters, digits, '.', '_' and '-', and more than '.' or '..'"
+        raise UsageError(f"topic name {topic!r} cannot be used on kafka", hint=hint)
 
 
 class KafkaTopics:

@@ -53,8 +53,14 @@ ProjectNameOption = Annotated[
 HomeOption = Annotated[
     Path | None,
     typer.Option(
-        help="Replace @ESP_PROJECT_HOME@ by this folder; by default by the project file's.", rich_help_panel=PROJECT_PANEL, **PATH
+        help="Replace @ESP_PROJECT_HOME@ and @ESP_PROJECT_OUTPUT@ by this folder; by default by the project file's.",
+        rich_help_panel=PROJECT_PANEL,
+        **PATH,
     ),
+]
+DoublesOption = Annotated[
+    Doubles,
+    typer.Option(help="Write doubles with six decimals (fixed), or with as many as are needed to read the same value back (exact)."),
 ]
 SchemaFileOption = Annotated[
     Path | None,

@@ -214,7 +214,7 @@ class ReportPersisted(HaAction):
 
 
 class AbandonStoreJobs(HaAction):
-    """Gives up jobs on the store that report no progress for too long."""
+    """Abandons store jobs that have reported no progress for `store_wait_ms`."""
 
     template = "no longer waits for the store"
 

@@ -93,9 +93,8 @@ def rewrite_lua(text: str) -> Rewritten:
 
 
 def _find_gc_metafield(tokens: list[_Token], text: str) -> int:
-    """Returns the first line with an assignment such as `m.__mode = ...`, which no call of `setmetatable` sees, unlike `{__mode =
-    ...}`; 0 for none.
-    """
+    """Returns the first line in which `.` is followed by `__gc` or `__mode`, also to read it, or in which a quoted text is one of
+    these names; 0 for none. Such code could change an existing metatable, which no call of `setmetatable` sees."""
     for before, token in pairwise(tokens):
         if (before.text == "." and token.text in _GC_METAFIELDS) or token.text[1:-1] in _GC_METAFIELDS:
             return text.count("\n", 0, token.begin) + 1

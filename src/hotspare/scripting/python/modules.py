@@ -221,7 +221,8 @@ def _dataclasses(guards: Guards, clock: virtual_clock.VirtualClock) -> Mapping[s
 
         def make(kind: Any) -> Any:
             if issubclass(kind, COMPARED) and not issubclass(kind, enum.Enum):
-                raise TypeError(f"the dataclass {kind.__name__} inherits from a text, number or tuple")
+                named = ", ".join(each.__name__ for each in COMPARED)
+                raise TypeError(f"dataclass {kind.__name__}: must not inherit from {named}; hold the value in a field")
             hints = vars(kind).get("__annotations__", {})
             hints.update({name: typing.ClassVar for name, hint in hints.items() if hint is CLASS_VARIABLE})
             return dataclasses.dataclass(**settings)(kind)

@@ -93,11 +93,11 @@ class Topic:
                 raise StoreError(
                     f"topic {self.name} has {count} partitions", hint="use a topic with one partition: a changelog needs one order"
                 )
-            room = min(_CHUNK_BYTES_MAX, int(found["max.message.bytes"]) - _RECORD_BYTES)
+            accepted = int(found["max.message.bytes"])
+            room = min(_CHUNK_BYTES_MAX, accepted - _RECORD_BYTES)
             if room < _RECORD_BYTES:
-                raise StoreError(
-                    f"topic {self.name} accepts only messages that are too small for a changelog", hint="raise max.message.bytes"
-                )
+                what = f"max.message.bytes is {accepted}, a changelog needs at least {2 * _RECORD_BYTES}"
+                raise StoreError(f"topic {self.name}: {what}", hint="raise it")
             self._producer = Producer(
                 {
                     **self._client,

@@ -145,8 +145,7 @@ class AggregateOperator(Operator):
 
     def _computed(self, made: Chunk, strings: StringTable) -> tuple[Chunk, Bools, Refusals]:
         """Returns outputs in the window's schema, computed from keys and results of groups; which of them pass; and the refused
-        ones.
-        """
+        ones. Overwrites the columns of `made` that hold generated keys."""
         for column in self._identifiers:
             made.lanes[:, column] = identifiers(self._seed, made.lanes[:, column], strings)
         return self._outputs.evaluate_chunk(made, strings)

@@ -36,7 +36,8 @@ _MAPS = (("parameters", "parameters"), ("inputs", "input-map"), ("outputs", "out
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalculateWindow(Window):
-    """A calculate window as declared. Its maps are pairs as written, sorted by name.
+    """A calculate window as declared. Its maps are pairs, sorted by name. Names are as written, except those of outputs in ESP XML,
+    which are replaced by the ones of SPELLINGS.
 
     `places`: the place of each map entry in the project, by map ("parameters", "inputs", "outputs") and name of the entry.
     """

@@ -241,9 +241,8 @@ def check_generated_key(window: Window, found: Mistakes) -> None:
 
 
 def check_times(window: Window, patterns: Sequence[WindowPattern], found: Mistakes) -> None:
-    """Adds a mistake to `found` if some patterns have time fields for inputs and others do not, or different ones. Matches of all
-    patterns end in one order of time.
-    """
+    """Adds a mistake for a pattern with two time fields of one input; for an input without a time field while any pattern has one;
+    and for two time fields of one input across patterns. All matches must end in one order of time."""
     by_source: dict[str, str] = {}
     for pattern in patterns:
         place = _place(pattern.place, window)

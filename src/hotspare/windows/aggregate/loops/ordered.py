@@ -109,7 +109,7 @@ def balanced(forest: Forest, slot: Whole) -> Whole:
 
 @kernel
 def replace_child(forest: Forest, parent: Whole, old: Whole, new: Whole) -> None:
-    """Links `parent`, unless it is NONE, to the child `new` in place of `old`, and `new` to `parent`."""
+    """Links `parent` to the child `new` in place of `old`, and `new` to `parent`. `parent` and `new` may be NONE."""
     if parent >= 0:
         forest.nodes[parent, LEFT if forest.nodes[parent, LEFT] == old else RIGHT] = new
     if new >= 0:
