@@ -14,10 +14,14 @@ PAGE = "docs/errors.md"
 
 _HEAD = """# Errors
 
-Written from `src/hotspare/base/errors.py` by `make docs`; do not edit.
+After this page you can look up the code of an error, and decide in a script whether to retry.
 
-Every error that hotspare raises on purpose is printed as a code and a primary line, then a detail and a hint where there is
-one. A code keeps its meaning for ever. "Retry" says whether the very same call may succeed later.
+    hotspare: HS-0100 no group given
+      hint: name one, or give --bus URL to see those of all
+
+An error that hotspare raises on purpose is printed as a code and a sentence, then a detail and a hint if it has them. The meaning
+of a code never changes. "Retry: yes" means that the same call may succeed later. The page is written by `make docs` from
+`src/hotspare/base/errors.py`; do not edit it.
 
 | code | error | kind of | retry | meaning |
 |---|---|---|---|---|

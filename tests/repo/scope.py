@@ -28,10 +28,17 @@ _BARE = re.compile(r"(?<![\w`/.-])[A-Z]\d{1,2}(?:-[A-Z]\d{1,2})?(?![\w`])")
 
 _HEAD = """# Scope
 
-Written from `tests/repo/scope_rows.txt` and the tests by `make docs`; do not edit.
+After this page you know which features of the earlier systems hotspare has, which it lacks, and which test shows each. Tests and
+docstrings cite a row by its id, for example `SPEC A8`.
 
-The specification says in rows what the systems do that hotspare succeeds, and what they should not have done. A row is **there**
-when tests show what it says, **partly** there with what is missing, or **not yet** there. The first tests of a row are named.
+| state | meaning |
+|---|---|
+| there | tests show it; the first of them are named |
+| partly | it exists with the stated limits |
+| not yet | it does not exist |
+
+The last section lists defects of the earlier systems; there, a row is "there" if hotspare does not have the defect. The page is written
+by `make docs` from `tests/repo/scope_rows.txt` and the tests; do not edit it.
 
 """
 

@@ -10,15 +10,20 @@ PAGE = Path(__file__).parents[2] / "docs" / "log.md"
 
 _HEAD = """# The log
 
-Written by `make docs` from `src/hotspare/telemetry/log.py`; change the text there.
+After this page you can look up an event of the log, and choose the events that raise an alarm.
 
-An engine logs to standard error: a line for each start, end, readiness, change of role and failure, and none while nothing changes.
-`hotspare run --log-format json` writes one JSON object per line, `--log-level debug` adds the routine of every few seconds, such as
-snapshots, and `--log-level warning` leaves normal life out.
+An engine logs to standard error: a line for each start, end, change of role and failure, and none while nothing changes.
+`hotspare run --log-format json` writes one JSON object per line. `--log-level debug` adds routine events that occur every few
+seconds, such as snapshots; `--log-level warning` omits normal events.
 
-Each line has a time in UTC, an event, a level, and the group and engine. Search and alert on events: their names are stable, the
-sentences are not. `error`: something was not done, or an engine ended. `warning`: the engine works on, but an operator should look.
-An engine is ready at `engine_started`; its role, logged just before, is `standby` until it becomes active.
+Each line has a time in UTC, an event, a level, and the group and engine. Search and alert by event, because the names of events are
+stable and the sentences are not.
+
+- `error`: something was not done, or an engine ended.
+- `warning`: the engine continues, but an operator should look.
+- An engine is ready at `engine_started`. Its role, logged just before, is `standby` until it becomes active.
+
+The page is written by `make docs` from `src/hotspare/telemetry/log.py`; change the text there.
 
 | event | level | meaning |
 |---|---|---|

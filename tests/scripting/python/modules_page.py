@@ -10,8 +10,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "python-modules.md"
 
 _HEAD = """# Modules of Python code
 
-This page lists what code of a [Python window](windows/python.md) may import. `make docs` writes it from
-`src/hotspare/scripting/python/modules.py`; do not edit.
+After this page you can look up what code of a [Python window](windows/python.md) may import, and what to use instead of the rest.
 
 ```python
 import math
@@ -20,20 +19,21 @@ from datetime import datetime, timedelta
 ```
 
 Members are functions, classes and values that cannot change. An import or a use of anything else is refused when the project is
-loaded, with what to use instead. Private members (with an underscore before their names) are not there.
+loaded, with what to use instead. Private members, whose names begin with an underscore, cannot be used. The page is written by
+`make docs` from `src/hotspare/scripting/python/modules.py`; do not edit it.
 
 | module | members |
 |---|---|
 """
 _SHORT = "pyarrow.compute"
 _REFUSED_MEMBERS_HEAD = """
-## Members that are looked for and are not there
+## Members that cannot be used
 
 | member | what to do instead |
 |---|---|
 """
 _REFUSED_HEAD = """
-## Modules that are refused
+## Modules that cannot be imported
 
 | module | reason, and what to do instead |
 |---|---|
