@@ -37,8 +37,8 @@ docstrings cite a row by its id, for example `SPEC A8`.
 | partly | it exists with the stated limits |
 | not yet | it does not exist |
 
-The last section lists defects of the earlier systems; there, a row is "there" if hotspare does not have the defect. The page is written
-by `make docs` from `tests/repo/scope_rows.txt` and the tests; do not edit it.
+The last section lists defects of the earlier systems. There, "there" means that hotspare does not have the defect. The page is
+written by `make docs` from `tests/repo/scope_rows.txt` and the tests; do not edit it.
 
 """
 

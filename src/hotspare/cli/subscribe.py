@@ -65,7 +65,9 @@ _TopicOption = Annotated[str, typer.Option(help="Send the outputs to this extern
 _TopicPartitionOption = Annotated[
     int | None, typer.Option(min=0, help="Write only to this partition of --topic; by default by key.")
 ]
-_SourceOption = Annotated[str, typer.Option(help="Store the position in --topic under this name; by default the name of the window's output topic.")]
+_SourceOption = Annotated[
+    str, typer.Option(help="Store the position in --topic under this name; by default the name of the window's output topic.")
+]
 
 
 _ValueOption = Annotated[

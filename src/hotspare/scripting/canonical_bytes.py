@@ -46,7 +46,8 @@ def encode(variables: dict[str, Any], bytes_max: int) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """Returns the variables from the bytes that `encode` wrote. Raises SnapshotDamaged for any other bytes."""
+    """Returns the variables from the bytes that `encode` wrote. Raises SnapshotDamaged if the bytes cannot be decoded, or are not
+    variables."""
     try:
         reader = _Reader(data)
         root = reader.root()

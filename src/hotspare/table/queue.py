@@ -346,8 +346,8 @@ class RowQueue:
                     space.evict_range(part.start * width, part.stop * width)
 
     def _renew(self, rows: int) -> None:
-        """Moves the rows to a new ring with room for `rows` rows, which is never smaller than the old one; snapshots keep the old
-        one."""
+        """Moves the rows to a new ring with room for `rows` rows; snapshots keep the old one. A ring in ordinary memory is never
+        replaced by a smaller one; a ring in spaces may be, if a snapshot still needs rows of the old one."""
         old = self._ring
         first, here = self.first, self._in_memory(self.first, self.last)
         self._given_back, self._wanted, self._sent_before_absent = first, 0, first // BLOCK_ROWS * BLOCK_ROWS

@@ -18,11 +18,10 @@ from hotspare.model.types import Schema
 
 
 def connector_mistakes(connector: Connector, schema: Schema, home: Path | None = None) -> tuple[Mistake, ...]:
-    """Returns an error for each value that the connector's adapter would refuse at its start, so that loading a project reports it.
-
-    Relative paths begin at `home`, by default the folder of the project's file. Skips values with a reference to an unset project
-    property, and unknown formats, which the model reports itself.
-    """
+    """Returns the errors that the connector's adapter would raise at its start, so that loading a project reports them. The
+    properties of a file connector are checked one by one; of other errors only the first is returned. Relative paths begin at
+    `home`, by default the folder of the project's file. Skips values with a reference to an unset project property, and unknown
+    formats, which the model reports itself."""
     home = absolute_path(home or Path(connector.place.file).parent)
     if connector.kind in GENERATED_KINDS:
         return generated_mistakes(connector, schema, home)

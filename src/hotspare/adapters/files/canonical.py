@@ -386,8 +386,8 @@ def _match_titles(titles: Sequence[str], schema: Schema, defaults: RowDefaults, 
     """Returns the column mapping, and sentences about columns that are ignored and fields that are null in every row.
 
     A title is the name of a field, `opcode` or `flags` (`hs:opcode`, `hs:flags` if a field has the name), else one of these in
-    another case. UsageError if no title matches, two match one field, a key has no column, or a title is nearly the name of a field
-    without one.
+    another case. UsageError if no title is a field, two titles match one name, a key that is not generated has no column, or a
+    title is nearly the name of a field without one.
     """
     names = names_wanted(schema)
     meant = _fields_of_titles(titles, names)

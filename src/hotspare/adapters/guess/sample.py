@@ -124,7 +124,7 @@ def _check_encoding(path: Path) -> None:
 
 def _delimiter(path: Path) -> str:
     """Returns the first delimiter that gives every row the same number of columns, more than one; else the one for which most rows
-    agree."""
+    agree on such a number; a comma if there is none."""
     best, best_share = ",", 0.0
     for delimiter in _DELIMITERS:
         with closing(RowFile(path, form=RowForm(delimiter=delimiter), skip_rows=0, growth=Growth.FIXED)) as file:

@@ -60,7 +60,9 @@ HomeOption = Annotated[
 ]
 DoublesOption = Annotated[
     Doubles,
-    typer.Option(help="Write doubles with six decimals (fixed), or with as many as are needed to read the same value back (exact)."),
+    typer.Option(
+        help="Write doubles with six decimals (fixed), or with as many as are needed to read the same value back (exact)."
+    ),
 ]
 SchemaFileOption = Annotated[
     Path | None,

@@ -36,9 +36,9 @@ class ProjectVersion:
 
     `semantics`: the version of its engines' semantics. `number`: that of the cut-over step that offered the project; 0: it began
     the group. `renumbered_streams`: the streams whose numbers on their topics may differ from those of a state made from the
-    origin: all changed and new streams, and those of the previous project if states come from the origin. `changed_streams`: the streams that are not the same in the
-    previous project; among them `added_streams` exist only in this project, `removed_streams` only in the previous one.
-    `topics_shared`: both projects read the inbound topics below this index; None: all.
+    origin: all changed and new streams, and those of the previous project if states come from the origin. `changed_streams`: the
+    streams that are not the same in the previous project; among them `added_streams` exist only in this project, `removed_streams`
+    only in the previous one. `topics_shared`: both projects read the inbound topics below this index; None: all.
     """
 
     hash: str

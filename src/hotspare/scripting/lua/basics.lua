@@ -144,7 +144,7 @@ for _, name in ipairs({ "load", "loadstring", "loadfile", "dofile", "collectgarb
   builtins[name] = function() error(name .. " is not available to user code", 2) end
 end
 
--- math: the machine's own, but for chance, which follows from the event.
+-- math: the VM's own, except random numbers, which follow from the event.
 local math_ = {}
 for name, value in rawnext, math do math_[name] = value end
 

@@ -1,4 +1,4 @@
--- Puts the machine together: what every program has, then the program itself.
+-- Builds the VM: what every program has, then the program itself.
 local host = ...
 host.builtins, host.loaded = {}, {}
 host.moment = { us = 0, seed = 0 } -- of the event: its time, the state of chance, and the walk that next is on
@@ -13,7 +13,7 @@ function host.begin_program()
   host.env = env
 end
 
--- `source` calls functions of the machine, by `names`, where `written`, which people wrote, has operators.
+-- `source` calls functions of the VM, by `names`, where `written`, the text of user code, has operators.
 function host.load_text(chunk, written, source, names, module)
   local f, message = load(written, "=" .. chunk, "t", host.env)
   if not f then return message end

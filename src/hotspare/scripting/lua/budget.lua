@@ -1,9 +1,9 @@
--- What one call may take. The virtual machine counts its instructions; what runs as one instruction, but works on much, is charged for
+-- What one call may take. The VM counts its instructions; what runs as one instruction, but works on much, is charged for
 -- beside that. Only counts decide, so every engine stops at the same place.
 --
--- Garbage is collected between events, if there is more than the machine held after the last collection. Within an event a weak table
--- would show when, so there it is collected every `garbage_steps` steps, which is the same place in every engine. A machine without
--- memory collects by itself, which empties `watch`. When that is differs between engines, so such a machine cannot be used any more.
+-- Garbage is collected between events, if there is more than the VM held after the last collection. Within an event a weak table
+-- would show when, so there it is collected every `garbage_steps` steps, which is the same place in every engine. A VM without
+-- memory collects by itself, which empties `watch`. When that is differs between engines, so such a VM cannot be used any more.
 local host = ...
 local sethook, error, pcall, rawequal, setmetatable, type = debug.sethook, error, pcall, rawequal, setmetatable, type
 local garbage = collectgarbage

@@ -40,7 +40,7 @@ end
 local calls, transient = 0, host.transient
 local watch, is_weak_free, tidy = host.watch, host.is_weak_free, host.tidy
 
--- Raises an error, which ends the engine, if the machine had too little memory: another engine may have had enough.
+-- Raises an error, which ends the engine, if the VM had too little memory: another engine may have had enough.
 local function check_memory()
   if not watch[1] then error("not enough memory", 0) end
 end
@@ -197,7 +197,7 @@ function host.keep(credit_then, weight_then, broken_then)
 end
 
 -- The bytes of the variables, or why they cannot be kept. Where they were not looked at since, they may be more than the limit, but no
--- more than a fresh machine can read.
+-- more than a fresh VM can read.
 function host.saved()
   if broken ~= "" then return true, "" end
   local ok, data = pcall(host.save, host.state_bytes_max + host.over_bytes)

@@ -1,4 +1,4 @@
--- The library string: the machine's own, paid for by what it reads and makes.
+-- The library string: the VM's own, paid for by what it reads and makes.
 local host = ...
 local builtins, charge, text, unsigned = host.builtins, host.charge, host.text, host.unsigned
 local error, type, select, tonumber, getmetatable, ipairs = error, type, select, tonumber, getmetatable, ipairs

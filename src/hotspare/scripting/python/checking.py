@@ -151,7 +151,8 @@ _NAME_FIELDS = ("id", "name", "arg", "asname", "rest", "names", "kwd_attrs")
 
 
 def _names(node: ast.AST) -> Iterator[SourceError]:
-    """Yields an error for each name in the node with two leading underscores: those names belong to Python or to the engine."""
+    """Yields an error for each name with two leading underscores that the node binds or reads, because those names belong to Python
+    or to the engine. Names that code may read, imported modules and names of functions are not checked here."""
     if isinstance(node, ast.FunctionDef):
         return
     for field in _NAME_FIELDS:

@@ -412,7 +412,8 @@ def _size(value: Any) -> float:
 
 
 def _reached(values: Iterable[Any]) -> Iterator[Any]:
-    """Yields every value that can be reached from `values`, each container once. For a set the dict of its elements is yielded."""
+    """Yields every value that can be reached from `values`, each kept container once. For a set the dict of its elements is
+    yielded."""
     waiting, met = list(values), set[int]()
     while waiting:
         value = waiting.pop()

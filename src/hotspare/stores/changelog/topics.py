@@ -181,7 +181,8 @@ class Topic:
                 yield TopicRecord(message.offset(), message.key().decode(), message.value(), message.timestamp()[1] * 1000)
 
     def read_at(self, wanted: Iterable[tuple[str, int]], found: Callable[[str, bytes], object]) -> None:
-        """Calls `found(key, value)` for each wanted (key, offset) at which the record still exists, in order of offset."""
+        """Calls `found(key, value)` for each wanted (key, offset) at which the record still exists and is not a tombstone, in order
+        of offset. Raises KafkaException if Kafka does not answer."""
         with self._reading() as consumer:
             at = -1
             for key, offset in sorted(wanted, key=lambda each: each[1]):

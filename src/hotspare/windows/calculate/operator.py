@@ -300,7 +300,7 @@ class _Shape:
         return cls(int("ussOut" in asked), int(bool(asked & _OF_DIFFERENCES)), int(bool(asked & _OF_EXTREMES)))
 
     def allocate_ends(self, count: int, before: PreviousBlock) -> k.Ends:
-        """Allocates `count` entries for each requested statistic, and none for the others."""
+        """Allocates `count` entries for the counts and for each statistic that the outputs need, and none for the others."""
         means = self.differences if before is PreviousBlock.KEPT else 0
         asked = (1, self.squares, means, self.differences, self.extremes, self.extremes)
         return k.Ends(np.zeros(count, np.int64), *(np.zeros(count) if each else _NONE for each in asked))

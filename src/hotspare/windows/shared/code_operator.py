@@ -263,9 +263,8 @@ class CodeWindowOperator(Operator):
 
     def _passed(self, chunk: Chunk, strings: StringTable) -> tuple[Chunk, BadEvents]:
         """Returns the rows that may be emitted or resolved, and the others as bad events. Without an index, rows with a null key
-        are refused here; an index refuses them itself. If the code names no opcodes and every input is an insert, only inserts
-        pass.
-        """
+        are refused here; an index refuses them itself. If the window's output is inserts only, rows with another opcode are
+        refused, too."""
         keyless = ~chunk.valid[:, self._keys].all(axis=1) & (not self._keeps)
         other = (chunk.opcode != Opcode.INSERT) & self._inserts_only
         rows = np.flatnonzero(keyless | other)
