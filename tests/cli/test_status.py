@@ -183,7 +183,7 @@ def test_a_store_that_does_not_answer_is_said_and_hides_nothing_else(sources: Gr
     first, second, refused = store_lines(group)
     assert first.startswith("the store of snapshots does not answer: a request to the Redis store failed: Error 111")
     assert "secret" not in first
-    assert second == "e1 goes on without a new snapshot: cannot write snapshot s2: a request to the Redis store failed"
+    assert second == "e1 continues without a new snapshot: cannot write snapshot s2: a request to the Redis store failed"
     (group,) = report(sources)["groups"]
     assert store_lines(group) == [second, refused]
 

@@ -36,7 +36,8 @@ _COMMAND_LENGTH_MAX = 80
 
 
 def boot_id() -> str:
-    """Returns the id of this boot of the machine; it differs after every restart."""
+    """Returns the kernel's id of this boot of the machine, which differs after every restart; the time of the boot in seconds if
+    the system has no such id."""
     try:
         return _BOOT_ID_FILE.read_text().strip()
     except OSError:
@@ -46,7 +47,7 @@ def boot_id() -> str:
 def process_space() -> str:
     """Returns a name of the space in which this process's id is valid. Processes with equal names can see each other by their ids.
 
-    The host's name is part of the result: machines that were cloned while running share a boot id, and their names tell them apart.
+    The host's name is part of the result: machines that were cloned while running share a boot id, and only their names differ.
     """
     try:
         ids = str(_ID_NAMESPACE.readlink())

@@ -504,7 +504,7 @@ class _ClaimedFile:
     Only one machine may use a file, because SQLite's locks do not work between machines over a shared folder. The file records the
     boot id of that machine's kernel, which containers of one machine share. A process under another boot id takes the file over if
     the same machine has restarted, otherwise only if no write is seen for `watch_s`. Every write transaction checks whether the
-    file was taken over, so an engine that slept in the meantime writes nothing.
+    file was taken over, so an engine that was suspended meanwhile writes nothing.
     """
 
     def __init__(self, file: SqliteFile, watch_s: float = _WATCH_S) -> None:

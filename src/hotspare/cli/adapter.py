@@ -36,7 +36,7 @@ def command(
     coordination: CoordinationOption = "",
     lease_ms: LeaseOption = 1000,
 ) -> None:
-    """Publish or subscribe as an option text says: type, url, fsname, transportconfigfile and the options of a file.
+    """Publish or subscribe by an option text: type, url, fsname, transportconfigfile and the options of a file.
 
     --bus overrides the bus that the file of transportconfigfile names.
     """

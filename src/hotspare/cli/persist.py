@@ -35,7 +35,7 @@ def command(
         float, typer.Option(help="Wait at most this many seconds until the snapshot is written and confirmed.")
     ] = 300.0,
 ) -> None:
-    """Write a snapshot while the group runs: a spare writes it, and the active engine goes on.
+    """Write a snapshot while the group runs: a spare writes it, and the active engine continues to publish.
 
     If no engine runs, the newest snapshot that may be restored is copied.
     """

@@ -132,9 +132,7 @@ def command(
     delimiter: Annotated[str, typer.Option(help="Separate columns at this character.")] = ",",
     dateformat: DateFormatOption = "",
     stamp_unit: StampUnitOption = "",
-    source: Annotated[
-        str, typer.Option(help="Store the position under this name; by default the file's path, or topic:NAME with --topic.")
-    ] = "",
+    source: Annotated[str, typer.Option(help="Store the position under this name; by default the file's path or topic:NAME.")] = "",
     partition: _PartitionOption = None,
     shards: ShardsOption = 1,
     create: CreateOption = False,

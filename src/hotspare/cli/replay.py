@@ -93,8 +93,8 @@ def command(
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs.
 
     Several files are merged by time: by the fields of --time, else by those that the project names. Rows of equal time are ordered
-    by the names of their source windows. Rows without a time come first. At the end of the input time runs on until every limit of
-    a pattern ended.
+    by the names of their source windows. Rows without a time come first. At the end of the input, time
+    advances until all time limits of patterns have expired.
     """
     from hotspare.adapters.files.output_rows import FileStyle
     from hotspare.cli.replaying.plan import ReplayRequest, prepare_replay

@@ -47,8 +47,8 @@ def coordination_servers(url: str) -> tuple[HostPort, ...]:
 
 
 def default_coordination_url(bus_url: str) -> str:
-    """Returns the URL of the coordination that belongs to a SQLite or memory bus, for a command without --coordination. Raises
-    UsageError for any other bus."""
+    """Returns the URL of the coordination that belongs to a SQLite bus or a named bus in memory, for a command without
+    --coordination. Raises UsageError for other buses."""
     scheme, separator, rest = bus_url.partition("://")
     if separator and scheme == "memory" and rest:
         return bus_url

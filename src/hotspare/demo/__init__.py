@@ -1,3 +1,3 @@
-"""The demo: a group of engines on this machine is killed in every way while it works, and its output is checked."""
+"""The demo: kills and freezes engines of a group on this machine while it works, and checks its output."""
 
 __all__ = ["applications", "availability", "faults", "scenario", "servers", "show", "site"]

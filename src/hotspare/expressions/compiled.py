@@ -71,7 +71,7 @@ class CompiledExpression:
         null.
 
         A row's result depends on that row alone, and no value makes the method raise. If a kernel raises or returns a wrong shape,
-        the rows are halved until single rows fail. Raises ArrowInvalid if the texts of all rows exceed one array (2 GiB): pass
+        the rows are bisected until single rows fail. Raises ArrowInvalid if the texts of all rows exceed one array (2 GiB): pass
         fewer rows. `memo`: a cache, such as of parsed documents, for all expressions over the same rows.
         """
 

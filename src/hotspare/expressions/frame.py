@@ -1,4 +1,4 @@
-"""The rows over which an expression is evaluated, and the failures found on the way.
+"""The rows over which an expression is evaluated, and the failures found while it is evaluated.
 
 ANSI errors belong to a row: a kernel that fails marks the row and puts null in its place, and the other rows continue. The first
 failure of a row, in order of evaluation, is the one reported; so a row's result never depends on its neighbours (law Cut).

@@ -1,9 +1,9 @@
 """Merges inbound partitions into one order: by (believed append time, topic, partition, offset, index).
 
-Each partition decides alone which append times to believe (partition_clock.py). A row is released when no partition can still bring
-an earlier one. A partition's next row is not before the newest time believed there. So only idle partitions delay others, and ticks
-advance idle partitions. The order, and what is released after a given input, do not depend on how the input arrived. Rows that wait
-are not part of the state: a restored engine reads them again.
+Each partition decides alone which append times to believe (partition_clock.py). A row is released when no partition can still
+deliver an earlier one. A partition's next row is not before the newest time believed there. So only idle partitions delay others,
+and ticks advance idle partitions. The order, and what is released after a given input, do not depend on how the input arrived. Rows
+that wait are not part of the state: a restored engine reads them again.
 """
 
 from __future__ import annotations

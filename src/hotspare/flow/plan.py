@@ -264,7 +264,8 @@ def compile_plan(resolved: Resolved) -> Plan:
 
 
 def operator_mistakes(resolved: Resolved, mistaken: Collection[WindowId]) -> Sequence[Mistake]:
-    """Returns every mistake that only compiling finds, except in the windows `mistaken` (`projects.load.OperatorCheck`)."""
+    """Returns every mistake that only compiling finds, except in the windows `mistaken` (`projects.load.OperatorCheck`). If code
+    that windows share does not compile, returns its mistakes alone."""
     try:
         compile_shared(_scripts(resolved))
     except ProjectError as error:

@@ -37,7 +37,7 @@ Digests are 16 hexadecimal digits; other quantities are numbers. A value that is
 | `role` | null without a sign of life; see below |
 | `last_role`, `role_since_us` | the role that it reported last, and the time since which it has it, by this machine's clock |
 | `heard_us`, `silent_ms` | the time of its newest record by this machine's clock, and its age compared with the group's newest |
-| `step`, `epoch` | the step of a promotion that it is in, and the epoch that it knows |
+| `step`, `epoch` | the step of its promotion, and the newest epoch that it won, 0 before the first |
 | `is_running` | whether its process runs; null unless it is in this command's process space |
 | `application`, `task`, `executor` | Spark's names of the processes that host it; null of an engine without Spark (docs/scale.md) |
 | `persisting` | the request for a snapshot that it works on |
@@ -51,13 +51,13 @@ Digests are 16 hexadecimal digits; other quantities are numbers. A value that is
 | `snapshot_failure`, `snapshots_refused` | why the store refused its last snapshot, and why it could not start from others |
 | `trouble`, `trouble_age_ms` | the last failure of bus or coordination within the last minute, and its age |
 | `connectors` | those of the project, which run only on the active engine |
-| `connectors[].state` | `waiting` with a `last_error`: it waits until the error has passed |
+| `connectors[].state` | `running`, `finished`, `stopped`, `failed`, or `waiting` for others or until `last_error` has passed |
 | `connectors[].rows`, `connectors[].retry_in_ms` | rows since it was started there, and the time until a failed one is retried |
 | `bad_events` | those that it computed since it started; the sequence of the stream `bad` counts all of the group |
 | `unknown_members` | events that it decoded with a member that is not a field; `near` is the field that may be meant |
 | `positions[].lag` | messages still to be read |
 | `positions[].skew_ms` | at most how far its clock is ahead of the bus's in this partition; negative if it is behind |
-| `streams[].sequence`, `committed`, `held` | its newest output, the newest known as committed, and the count not yet known as such |
+| `streams[].sequence`, `committed`, `held` | its newest output, the newest known as committed, and how many are not known as such |
 
 `role` is null if the engine's process is known to have ended, if it is `active` without a valid lease, or if its newest record is
 2 s older than the group's. An engine that stopped or diverged keeps its role in the report, so that it shows why it ended.

@@ -44,7 +44,7 @@ def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
 
 
 def may_store_exist(url: str) -> bool:
-    """Whether the folder or file that the URL names exists; True for a server, which is not asked."""
+    """Whether the folder or file that the URL names exists; True for a server, which is not queried."""
     place = _place(url)
     try:
         return place is None or place.exists()

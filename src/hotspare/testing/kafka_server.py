@@ -173,7 +173,8 @@ class KafkaServers:
         return set() if known is None else set(known.brokers)
 
     def _has_caught_up(self, number: int) -> bool:
-        """Whether, for every running broker, broker `number` is an in-sync replica of all its partitions."""
+        """Whether every running broker answers and reports broker `number` as an in-sync replica of all partitions that it
+        replicates."""
         seen = [_metadata(broker) for broker in self.brokers if broker.is_running]
         partitions = [p for m in seen if m is not None for topic in m.topics.values() for p in topic.partitions.values()]
         return None not in seen and all(number in p.isrs for p in partitions if number in p.replicas)

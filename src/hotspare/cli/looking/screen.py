@@ -48,7 +48,7 @@ def store_failure_line(group: Document) -> str:
 
 
 def snapshot_failure_line(engine: Document) -> str:
-    return f"{engine['engine']} goes on without a new snapshot: {engine['snapshot_failure']}"
+    return f"{engine['engine']} continues without a new snapshot: {engine['snapshot_failure']}"
 
 
 def stall_lines(engine: Document) -> list[str]:

@@ -85,7 +85,7 @@ class ColumnGuards:
         self._is_changed, self._may_bind = has_kept_changes, bool(rebound)
 
     def begin_call(self) -> None:
-        """Begins a call: forgets the error of the call before."""
+        """Begins a call: clears the error of the previous call."""
         self._failed = None
 
     def raise_row_error(self) -> None:

@@ -3,7 +3,7 @@
 An entry is the low half of the hash of a key, or of the fields of a condition, and slot + 1; 0 if empty. The highest bits of the
 half select a segment through `directory`, the lowest ones the place where probing begins; probing stays inside the segment. A full
 segment is split in two by one more bit. If too many keys agree in all bits, as only adversarial keys do, the further entries are in
-`stuck`, which is searched from end to end.
+`stuck`, which is scanned linearly.
 """
 
 from __future__ import annotations
