@@ -17,7 +17,7 @@ HotspareError
 │   └── TopicMissing                 a topic that is needed does not exist
 ├── CoordinationError       HS-04xx  epochs, leases or membership
 │   ├── CoordinationSuspended        no contact now; the engine may still hold its lease and membership
-│   └── CoordinationLost             the session is over: membership and leases of this engine are gone
+│   └── CoordinationLost             the session has ended, and with it membership and leases of this engine
 ├── StoreError              HS-05xx  a snapshot that cannot be written or read
 │   ├── SnapshotDamaged              truncated, or its checksum differs
 │   └── SnapshotFormat               written in another format
@@ -30,7 +30,7 @@ HotspareError
 ├── RunnerError             HS-07xx  Spark, its JVM or its jars
 └── ClusterError            HS-08xx  an engine process of the test kit missed a time limit
 
-A message is a primary line (lower case, no full stop), a detail and a hint. A class exists only where a caller can act on it.
+A message is a primary line (lower case, no full stop), a detail and a hint. A class exists only if a caller can act on it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The `hotspare` command: one file per command, errors as text, stable exit statuses for scripts.
-Exit status 0: success; 1: failure; 2: an invalid command line, setting or project. This module and the tops of the commands'
-files import only light modules, so that `--help` is quick.
+
+Exit status 0: success; 1: failure; 2: an invalid command line, setting or project; 130: Ctrl-C before the command has a handler of
+its own. This module and the tops of the commands' files import only light modules, so that `--help` is quick.
 """
 
 from __future__ import annotations

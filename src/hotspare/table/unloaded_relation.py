@@ -67,7 +67,7 @@ def load_page_to_clear(pages: RowPages) -> None:
 
 
 def record_store_keys(known: StoreKeys, keys: KeyFilterCache, layout: Layout, pages: SnapshotRowPages) -> None:
-    """Records the store's references to the pages of the restored snapshot: they need not be written again."""
+    """Records the store's references to the pages of the restored snapshot, so that they need not be written again."""
     for at, number in enumerate(layout.numbers.tolist()):
         given = layout.page_slots if at + 1 < len(layout.numbers) else layout.fill
         if (page_key := pages.row_page_store_key(number)) is not None:

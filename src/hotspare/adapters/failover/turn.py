@@ -63,8 +63,8 @@ class Turn(threading.Event):
 
     def record_lock_blocked(self, holder: Callable[[], tuple[int, int] | None]) -> None:
         """Records that a lock still blocks the work; call `record_lock_free` once it does not. `holder` returns its holder (process
-        id, start), None if unknown. A holder that is stopped is killed after `locked_s`: it might never continue, and no other
-        process would get the lock."""
+        id, start), None if unknown. A holder that is stopped is killed after `locked_s`, because it might never continue, and no
+        other process would get the lock."""
         now_s = self._clock()
         if self._locked_since_s is None:
             self._locked_since_s = now_s

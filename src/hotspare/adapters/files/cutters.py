@@ -2,8 +2,8 @@
 
 The same bytes give the same rows, so a publisher that was killed continues at the end of any row.
 
-CSV is cut by `formats.csv.grammar`. An unclosed quote would swallow the rest of the file. So a row that is open after the grammar's
-limit, or at the end of the file, ends at its first line feed: one bad event instead of many.
+CSV is cut by `formats.csv.grammar`. An unclosed quote would include the rest of the file in its row. So a row that is open after
+the grammar's limit, or at the end of the file, ends at its first line feed: one bad event instead of many.
 
 JSON is cut by `formats.json.cutting`. In XML every element `<event>` is an event; elements around them, such as `<events>` and
 `<transaction>`, are skipped.

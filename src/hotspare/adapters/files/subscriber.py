@@ -330,7 +330,7 @@ class _Subscription:
 
     def _writable_rows(self, rows: pa.RecordBatch) -> int:
         """Returns how many of the newest rows may be written. With several partitions, a last row that is the first of an update
-        waits: rows of other shards could follow it."""
+        waits, because rows of other shards could follow it."""
         return len(rows) - int(len(self._partitions) > 1 and len(rows) > 0 and ends_in_update(rows))
 
     def _write_new_rows(

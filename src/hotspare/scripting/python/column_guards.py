@@ -89,9 +89,8 @@ class ColumnGuards:
         self._failed = None
 
     def raise_row_error(self) -> None:
-        """Raises the first error of a row in this call, even if the code caught that error: without the row the code would take
-        another path.
-        """
+        """Raises the first error of a row in this call, even if the code caught that error, because without the row the code would
+        take another path."""
         if self._failed is not None:
             raise self._failed
 

@@ -1,9 +1,9 @@
 """Counts the steps and the depth of one call of user code, equally in every engine.
 
-A step is a turn of a loop or a call of a function. No clock is involved: two engines would differ. A call beyond a limit raises
-`LimitExceeded`, which no `except` of user code catches, and every further step raises it again, so that the call always ends. The
-work of Python's own functions is not counted; only the sizes of values that operators and a few methods make are compared with
-limits beforehand.
+A step is a turn of a loop or a call of a function. No clock is involved, because two engines would differ. A call beyond a limit
+raises `LimitExceeded`, which no `except` of user code catches, and every further step raises it again, so that the call always
+ends. The work of Python's own functions is not counted; only the sizes of values that operators and a few methods make are compared
+with limits beforehand.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
 | a value that `transient = [...]`, or the project, names | constant, as the text and the init function made it |
 | anything else | refused, by its name |
 
-Everything that a constant reaches must be constant, too: a mutable value there would be kept, but in no snapshot.
+Everything that a constant reaches must be constant, too, because a mutable value there would be in no snapshot.
 """
 
 from __future__ import annotations

@@ -219,7 +219,7 @@ def is_strict(logic: Logic) -> bool:
 
 
 def is_guard(logic: Logic) -> bool:
-    """Whether `logic` is a `notoccur` without a limit: its event must not occur while other operands are awaited."""
+    """Whether `logic` is a `notoccur` without a limit, whose event must not occur while other operands are awaited."""
     return isinstance(logic, Operation) and logic.operator is LogicOperator.NOTOCCUR and not logic.limit_us
 
 
