@@ -23,7 +23,9 @@ An error that hotspare raises on purpose is printed as a code and a sentence, th
 of a code never changes. "Retry: yes" means that the same call may succeed later. The page is written by `make docs` from
 `src/hotspare/base/errors.py`; do not edit it.
 
-| code | error | kind of | retry | meaning |
+An error is printed as its code and one line, then a detail and a hint if it has them. A code keeps its meaning in all releases.
+
+| code | error | parent | retry | meaning |
 |---|---|---|---|---|
 """
 

@@ -19,7 +19,7 @@ HotspareError
 │   ├── CoordinationSuspended        no contact now; the engine may still hold its lease and membership
 │   └── CoordinationLost             the session has ended, and with it membership and leases of this engine
 ├── StoreError              HS-05xx  a snapshot that cannot be written or read
-│   ├── SnapshotDamaged              truncated, or its checksum differs
+│   ├── SnapshotDamaged              truncated, another checksum, or content that is unreadable or contradictory
 │   └── SnapshotFormat               written in another format
 ├── StateError              HS-06xx  the engine's state and its input or output do not fit together
 │   ├── PositionOrder                the engine got input whose offsets do not rise
@@ -39,6 +39,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR, EPERM, EROFS
+
+RESET_HINT = "delete the group's state, and empty its output topics, with: hotspare reset PROJECT --bus URL"
+"""The hint of errors for a group that has to start again."""
 
 
 @dataclass(frozen=True, slots=True)

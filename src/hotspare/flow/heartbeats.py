@@ -35,7 +35,7 @@ def too_many_heartbeats(count: int, time_us: int, ticks_max: int = TICKS_MAX) ->
     if count <= ticks_max:
         return None
     return UsageError(
-        f"time reaches {time_us} us after {count} heartbeats, at most {ticks_max} are allowed",
+        f"time reaches {time_us} us after {count} heartbeats; the limit is {ticks_max}",
         hint="check the field that gives the time, or give the project a longer heartbeat-interval",
     )
 

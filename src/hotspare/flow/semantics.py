@@ -7,7 +7,7 @@ version of the engine that began them. So an engine of another version fails wit
 
 from __future__ import annotations
 
-from hotspare.base.errors import ProjectChanged
+from hotspare.base.errors import RESET_HINT, ProjectChanged
 
 SEMANTICS = 1
 _UNREADABLE = 0
@@ -27,6 +27,6 @@ def refuse_other_semantics(found: int, subject: str) -> None:
     raise ProjectChanged(
         f"{subject} was begun by {age} of hotspare, whose windows have other semantics",
         detail=f"its semantics have version {found}, those of this hotspare {SEMANTICS}: the same input gives other outputs",
-        hint=f"run {age} of hotspare, or upgrade the group with: hotspare upgrade; or use a new --prefix, or delete the group's "
-        "state with: hotspare reset",
+        hint=f"run {age} of hotspare, or upgrade the group with: hotspare upgrade PROJECT --bus URL; or use a new --prefix, or "
+        f"{RESET_HINT}",
     )

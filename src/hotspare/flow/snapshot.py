@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.base.errors import ProjectChanged, SnapshotDamaged, SnapshotFormat
+from hotspare.base.errors import RESET_HINT, ProjectChanged, SnapshotDamaged, SnapshotFormat
 from hotspare.flow.plan import Plan
 from hotspare.flow.project_state import Passed, State, StreamState
 from hotspare.flow.semantics import SEMANTICS, refuse_other_semantics
@@ -179,7 +179,7 @@ def check_origin(plan: Plan, content: dict[str, Any]) -> None:
         raise ProjectChanged(
             "the snapshot belongs to another project",
             detail=f"its hash is {content['project']}, the hash of this project is {plan.project_hash}",
-            hint="use a new --prefix, or delete the group's state with: hotspare reset",
+            hint=f"use a new --prefix, or {RESET_HINT}",
         )
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.base.choices import OnPoison
-from hotspare.base.errors import HotspareError, PoisonousEvent, StateError
+from hotspare.base.errors import RESET_HINT, HotspareError, PoisonousEvent, StateError
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination
 from hotspare.flow.outputs import joined_parts
@@ -92,7 +92,7 @@ class Recovery:
 
     def _decide(self, where: str, why: str) -> None:
         if self.on_poison is OnPoison.STOP:
-            hint = "this is an error in hotspare: report it; or run `hotspare reset` and start the group with on-poison: bad-event"
+            hint = f"this is an error in hotspare: report it; or {RESET_HINT}, and start the group with on-poison: bad-event"
             raise PoisonousEvent(f"the engine fails on {where}", detail=why, hint=hint)
         self.log_sentence(f"the engine fails on {where}, which becomes a bad event: {why}")
 

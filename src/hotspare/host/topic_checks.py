@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hotspare.adapters.metadata import ProjectMetadata, read_metadata
 from hotspare.base.choices import CreateTime
-from hotspare.base.errors import BusError, BusLocked, BusUnavailable, StoreError, TopicMissing, UsageError
+from hotspare.base.errors import RESET_HINT, BusError, BusLocked, BusUnavailable, StoreError, TopicMissing, UsageError
 from hotspare.bus.contract import Bus
 from hotspare.bus.naming import records_topic
 from hotspare.flow.plan import Plan
@@ -115,7 +115,7 @@ def check_message_sizes(bus: Bus, streams: Sequence[tuple[OutputStream, Schema]]
             message = output_message(row, output.format, _EPOCH, arrow_block)
         needed = message.size_bytes
         if needed > limit:
-            found.append(f"topic {output.topic} accepts {limit} bytes, one row of stream {output.stream} needs {needed}")
+            found.append(f"topic {output.topic} accepts {limit} bytes; one row of stream {output.stream} needs {needed}")
     if found:
         raise UsageError(
             "an output topic accepts fewer bytes than one row of its stream",
@@ -156,7 +156,7 @@ def _check_stream(said: ProjectMetadata, read: StreamRef, source: WindowId, sche
         raise UsageError(
             f"window {source} has other fields than {read}, which it reads",
             detail=f"it has {own}, the stream has {theirs}",
-            hint="give it the same fields in the same order, and discard the group's state with `hotspare reset`",
+            hint=f"give it the same fields in the same order, and {RESET_HINT}",
         )
 
 

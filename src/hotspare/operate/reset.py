@@ -33,7 +33,7 @@ class Reset:
         behind = downstream_groups(self.coordination, group)
         if behind:
             what = f"group {behind[0]} reads the outputs of group {group}, and would read the new stream as the rest of the old one"
-            raise UsageError(what, hint=f"reset it first: hotspare reset --group {behind[0]}")
+            raise UsageError(what, hint=f"reset it first: hotspare reset --group {behind[0]} --bus URL")
 
     def run(self) -> None:
         """Deletes snapshots, facts and outputs, in this order: after an interrupted reset, no remaining state is ahead of the

@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hotspare.base.choices import OnPoison
-from hotspare.base.errors import HotspareError, PositionLost, ProjectChanged, SnapshotFormat, StateError, StoreError, UsageError
+from hotspare.base.errors import (
+    RESET_HINT,
+    HotspareError,
+    PositionLost,
+    ProjectChanged,
+    SnapshotFormat,
+    StateError,
+    StoreError,
+    UsageError,
+)
 from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import Bus, Message, Partition, Producer
 from hotspare.bus.naming import whole_group
@@ -329,7 +338,9 @@ def agree_on_semantics(coordination: Coordination, group: str) -> None:
     if has_any_cut_over(coordination, group):
         return  # each of its projects has a version of its own (`agreed_project`)
     if coordination.fact(group, PROJECT) is not None and coordination.fact(group, SEMANTICS_FACT) is None:
-        raise ProjectChanged(f"the state of group {group} is only partly deleted", hint="delete the rest with: hotspare reset")
+        raise ProjectChanged(
+            f"the state of group {group} is only partly deleted", hint="delete the rest with: hotspare reset PROJECT --bus URL"
+        )
     stands = coordination.set_fact_once(group, SEMANTICS_FACT, str(SEMANTICS).encode())
     refuse_other_semantics(stated_semantics(stands), f"group {group}")
 
@@ -358,8 +369,8 @@ def agreed_project(coordination: Coordination, group: str, project: ProjectIdent
     raise ProjectChanged(
         f"group {group} runs another project",
         detail="\n  ".join(differences) or f"its hash is {leading.hash}, the hash of this project is {project.hash}",
-        hint="continue from the group's state with: hotspare upgrade; or run the changed project under a new --prefix, or delete "
-        "the group's state with: hotspare reset",
+        hint="continue from the group's state with: hotspare upgrade PROJECT --bus URL; or run the changed project under a new "
+        f"--prefix, or {RESET_HINT}",
     )
 
 
@@ -381,7 +392,7 @@ def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | No
     if asked is not None and stands != asked.value:
         raise UsageError(
             f"on-poison {asked.value}: group {group} uses {stands}",
-            hint="remove on-poison from the settings file, or stop all engines and delete the group's state with: hotspare reset",
+            hint=f"remove on-poison from the settings file, or stop all engines and {RESET_HINT}",
         )
     try:
         return OnPoison(stands)
@@ -397,7 +408,7 @@ def agree_on_skew(coordination: Coordination, group: str, skew_max_ms: int) -> N
     if stands != str(skew_max_ms):
         raise UsageError(
             f"skew-max-ms {skew_max_ms}: group {group} uses {stands}",
-            hint=f"write `skew-max-ms: {stands}` in this engine's settings file, or delete the group's state with: hotspare reset",
+            hint=f"write `skew-max-ms: {stands}` in this engine's settings file, or {RESET_HINT}",
         )
 
 
@@ -432,11 +443,11 @@ def agree_on_origin(bus: Bus, coordination: Coordination, group: str, topics: Gr
             missing = []
     except (ValueError, TypeError) as error:
         what = f"the first offsets of group {group} cannot be read"
-        raise StateError(what, detail=str(error), hint="delete the group's state with: hotspare reset") from error
+        raise StateError(what, detail=str(error), hint=RESET_HINT) from error
     if missing:
         raise StateError(
             f"the first offsets of group {group} lack partition {missing[0].number} of topic {missing[0].topic}",
-            hint="delete the group's state with: hotspare reset",
+            hint=RESET_HINT,
         )
     return origin
 
@@ -550,7 +561,7 @@ def _retention_hint(bus: Bus, partition: Partition, time_us: int) -> str:
         found = "set the topic's retention to the longest time that an engine may be down"
     else:
         found = f"a retention of {seconds} s on this topic would have been enough"
-    return f"{found}; to start again, delete the group's state with: hotspare reset"
+    return f"{found}; to start again, {RESET_HINT}"
 
 
 def downstream_groups(coordination: Coordination, group: str) -> list[str]:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from hotspare.base.errors import HotspareError, StateError, UsageError
+from hotspare.base.errors import RESET_HINT, HotspareError, StateError, UsageError
 from hotspare.coordination.contract import Coordination
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.model.quality import PRECISE, Quality, parse_quality
@@ -74,7 +74,7 @@ def _parsed(group: str, value: bytes) -> dict[str, Quality]:
         return {str(stream): parse_quality(text) for stream, text in json.loads(value).items()}
     except (ValueError, TypeError, AttributeError, HotspareError) as error:
         what = f"the qualities of group {group} cannot be read"
-        raise StateError(what, detail=str(error), hint="delete the group's state with: hotspare reset") from error
+        raise StateError(what, detail=str(error), hint=RESET_HINT) from error
 
 
 def with_later_changes(coordination: Coordination, group: str, known: Qualities) -> Qualities:
@@ -118,7 +118,7 @@ def request_quality_change(coordination: Coordination, group: str, stream: str, 
             return version
         version += 1
     raise UsageError(
-        f"qualities of group {group} were changed {CHANGES_MAX} times, no more are allowed",
+        f"qualities of group {group} were changed {CHANGES_MAX} times, which is the limit",
         hint="run the project under a new --prefix",
     )
 
