@@ -142,6 +142,10 @@ def test_a_file_without_rows_has_its_titles(folder: Path) -> None:
             ("publish", "--plain", *WITH_PROJECT, "tcp://:0"),
             "--plain with a socket has no effect",
         ),
+        (
+            ("publish", "--rate", "5", "--growing", *WITH_PROJECT, "tcp://:0"),
+            "--growing, --rate with a socket has no effect",
+        ),
         (("subscribe", "--plain", "--bad", "login", "o.csv"), "--plain with --bad has no effect"),
         (
             ("subscribe", "--plain", "--window", "login/security/failed", "--format", "arrow", "o.csv"),

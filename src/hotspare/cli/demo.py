@@ -41,8 +41,12 @@ def command(
     keep: Annotated[bool, typer.Option("--keep", help="Keep all results; by default only after failure.")] = False,  # noqa: FBT002
 ) -> None:
     """Start engines, publish, kill, and compare: exit status 0 only if nothing is lost, doubled or wrong."""
+    from hotspare.cli.shared.values import refuse_ineffective
     from hotspare.demo.availability import availability_sentence
 
+    if cluster:
+        asked = {"--spares": spares != 1, "--project": project is not DemoProject.MEMORY}
+        refuse_ineffective(asked, "with --cluster", "leave it out: two applications run one project")
     folder = Path(tempfile.mkdtemp(prefix="hotspare-demo-"))
     is_exact = False
     try:

@@ -190,7 +190,9 @@ def _options(form: RowForm, growth: str, rate: float, counts: tuple[int, int, in
 
 def publish_files(bus: Bus, target: Target, source: ExternalTopic, options: PublishOptions, turns: TurnOptions) -> None:
     """Publishes `source`, a file or a socket, as `publish_rows` does. Raises UsageError for options that need --topic, and for
-    options about columns if the file's format or --plain makes them ineffective."""
+    options that the file's format, --plain or a socket makes ineffective."""
+    from hotspare.adapters.sockets.line_socket import parse_address
+
     asked = {
         "--topic-partition": source.partition is not None,
         "--avro-schema": source.avro_schema is not None,
@@ -204,7 +206,24 @@ def publish_files(bus: Bus, target: Target, source: ExternalTopic, options: Publ
         refuse_ineffective(_column_options(options), "with --plain", "leave it out: titles name the columns")
     if source.format is not LineFormat.csv:
         options = replace(options, form=_event_form(options, source.format))
+    if parse_address(source.url) is not None:
+        refuse_ineffective(_file_options(options), "with a socket", "leave it out: clients determine what they send, and when")
     publish_rows(bus, target, source.url, options, turns)
+
+
+def _file_options(options: PublishOptions) -> dict[str, object]:
+    """Returns the options that only files have by name; a value is true if the user set the option."""
+    from hotspare.adapters.files.row_file import Growth
+
+    return {
+        "--header": options.header_rows,
+        "--growing": options.growth is Growth.GROWING,
+        "--rate": options.rate,
+        "--maxevents": options.events_max,
+        "--repeatcount": options.repeats,
+        "--blocksize": options.block_rows,
+        "--source": options.source_name,
+    }
 
 
 def _event_form(options: PublishOptions, lines: LineFormat) -> RowForm:

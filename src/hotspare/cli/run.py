@@ -88,7 +88,8 @@ StartOption = Annotated[
 SpareOption = Annotated[
     SpareKind,
     typer.Option(
-        help="Keep a current state while another engine publishes (hot), or none, and join when no engine is active (cold).",
+        help="Keep a current state while another engine publishes (hot); or keep none, and join when no engine is active and no "
+        "spare takes over (cold).",
         rich_help_panel=_FAILOVER,
     ),
 ]

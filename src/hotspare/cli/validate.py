@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from hotspare.model.resolved import Resolved
     from hotspare.model.retention_needs import Finding
 
+_BUS_HELP = (
+    "Ask this bus how long topics keep messages, and check the newest snapshot's age against it; by default only "
+    "--topic-retention-ms counts."
+)
+
 
 def command(
     project: Annotated[Path, typer.Argument(help="Read the project from this file, YAML or ESP XML.", parser=absolute_path)],
@@ -29,7 +34,7 @@ def command(
     topic_retention_ms: Annotated[
         int | None, typer.Option(min=1, help="Check windows against topics that keep messages this long (ms); else ask --bus.")
     ] = None,
-    bus: Annotated[str, typer.Option(help="Ask this bus how long topics keep messages; by default skip this check.", **URL)] = "",
+    bus: Annotated[str, typer.Option(help=_BUS_HELP, **URL)] = "",
     coordination: CoordinationOption = "",
     store: StoreOption = "",
     snapshots: SnapshotsOption = None,
