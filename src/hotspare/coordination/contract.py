@@ -2,8 +2,9 @@
 written once.
 
 The epoch moves by compare-and-set only. Leases and members are best effort: a wrong answer costs delay, never correctness, because
-the bus decides which engine may publish (docs/design/failover.md). Time is the service's own clock, in milliseconds; only
-differences of it are used.
+the bus decides which engine may publish (docs/design/failover.md). Times are milliseconds of the service's own clock, and only
+differences count. ZooKeeper has no clock that clients can read: there each watcher measures leases by its own monotonic clock, and
+only `seen_ms` is by the servers' clock.
 
 "Unknown result": a method that raised CoordinationSuspended may have taken effect. Read the leader again; never assume either
 result.

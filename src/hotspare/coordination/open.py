@@ -32,8 +32,9 @@ def open_coordination(url: str) -> Coordination:
         from hotspare.coordination.zookeeper.coordination import ZooKeeperCoordination
 
         return ZooKeeperCoordination(parse_zookeeper_url(url))
+    what = "memory:// needs a name" if scheme == "memory" and separator else f"{scheme[:20]!r} is not a kind of coordination"
     raise UsageError(
-        f"{scheme[:20]!r} is not a kind of coordination",
+        what,
         hint="write sqlite:///file.db, zookeeper://host:port/path or memory://name",
     )
 

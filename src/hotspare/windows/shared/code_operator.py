@@ -66,9 +66,8 @@ _DEFAULT_OPCODE[[Opcode.INSERT, Opcode.UPDATE, Opcode.UPSERT, Opcode.UPDATE_BLOC
 
 @dataclass(slots=True)
 class Unfinished:
-    """The rest of one step: events that the code has not read yet, by input, and made events that are not emitted yet. No snapshot
-    contains it, because none is taken within a step.
-    """
+    """The rest of one step: events that the code has not read yet, by input; made events that are not emitted yet; and heartbeats
+    at which the code is still to be called. No snapshot contains it, because none is taken within a step."""
 
     unread_inputs: list[Chunk]
     unemitted_rows: Chunk
