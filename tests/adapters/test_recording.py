@@ -164,5 +164,5 @@ def test_too_many_heartbeats_are_refused(tmp_path: Path) -> None:
         )
 
     assert rows(50) == 2 + 5 + 1
-    with pytest.raises(UsageError, match="after 6 heartbeats, at most 5 are allowed"):
+    with pytest.raises(UsageError, match="after 6 heartbeats; the limit is 5"):
         rows(60)

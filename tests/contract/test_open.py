@@ -83,7 +83,7 @@ def test_the_busy_timeout_can_be_set(tmp_path: Path) -> None:
         (open_bus, "oracle://user:secret@host", "'oracle' is not a kind of bus"),
         (open_bus, "bus.db", "'bus.db' is not a kind of bus"),
         (open_bus, "", "is not a kind of bus"),
-        (open_bus, "memory://", "'memory' is not a kind of bus"),
+        (open_bus, "memory://", "memory:// needs a name"),
         (open_bus, "sqlite://bus.db", "three slashes"),
         (open_bus, "sqlite:///", "three slashes"),
         (open_bus, "sqlite:///x.db?mode=rw", "option 'mode=rw'"),

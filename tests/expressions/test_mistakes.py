@@ -43,8 +43,8 @@ I32, I64, F64, STR = FieldType.INT32, FieldType.INT64, FieldType.DOUBLE, FieldTy
         (SQL, "t.a", 1, "not the name of a field"),
         (SQL, "cast(a as tinyint)", 6, "type tinyint does not exist here"),
         (SQL, "cast(a as decimal(10,2))", 6, "type decimal(10, 2) does not exist here"),
-        (SQL, "upper(a)", 1, "argument 1 is int64, string is wanted"),
-        (SQL, "upper(s, s)", 1, "2 arguments given, 1 wanted"),
+        (SQL, "upper(a)", 1, "argument 1 has type int64, not string"),
+        (SQL, "upper(s, s)", 1, "2 arguments given, not 1"),
         (SQL, "int(a, b)", 1, "int takes one argument, 2 are given"),
         (SQL, "1 + bigint(a, b)", 5, "bigint takes one argument, 2 are given"),
         (SQL, "length(s, a)", 1, "this form is not supported"),
@@ -54,9 +54,9 @@ I32, I64, F64, STR = FieldType.INT32, FieldType.INT64, FieldType.DOUBLE, FieldTy
         (SQL, "1 + date_add(DAYY, 1, t)", 5, "unknown function date_add"),
         (SQL, "dateadd(MONTH, 1, t)", 1, "unknown function dateadd"),
         (ESP, "int(a, b)", 1, "int takes one argument, 2 are given"),
-        (ESP, "upper(s, s)", 1, "2 arguments given, 1 wanted"),
+        (ESP, "upper(s, s)", 1, "2 arguments given, not 1"),
         (ESP, "s + 1", 3, "string is not a number"),
-        (SQL, "if(s, 1, 2)", 4, "a condition is string"),
+        (SQL, "if(s, 1, 2)", 4, "a condition has type string"),
         (SQL, "coalesce(a, s)", 1, "int64 and string have no common type"),
         (SQL, "s like s", 1, "must be a constant"),
         (SQL, "s rlike '('", 1, "missing )"),
@@ -129,7 +129,7 @@ def test_spark_finds_fields_in_any_case_and_sas_does_not() -> None:
 def test_a_condition_is_boolean() -> None:
     condition("a > 1 and s = 'x'", SQL)
     condition("a", ESP)
-    with pytest.raises(ProjectError, match="the condition is int64"):
+    with pytest.raises(ProjectError, match="the condition has type int64"):
         condition("a", SQL)
     with pytest.raises(ProjectError, match="only a functional window"):
         condition("eventCounter() > 1", ESP)

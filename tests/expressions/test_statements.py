@@ -93,7 +93,7 @@ def test_statements_give_what_they_return(text: str, target: FieldType, expected
         ("date array n return 1", "there are no arrays of date"),
         ("integer array n return n.dim(2)", "n.dim(...) has no value"),
         ("integer array n n.put(1)", "unknown method put"),
-        ("integer array n n.set(1)", "set: 1 arguments given, 2 wanted"),
+        ("integer array n n.set(1)", "set: 1 arguments given, not 2"),
         ("for i = 1 to 3 step x return i", "the step is not a whole number"),
         ("r.findfirst(s)", "r is not a variable with a regular expression"),
         ("regex r return r.findfirst(s)", "r is not compiled yet"),

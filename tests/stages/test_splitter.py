@@ -31,7 +31,7 @@ def mistakes(source: str, slot: str = " slot 1") -> list[str]:
 @pytest.mark.parametrize(
     ("source", "said"),
     [
-        (", opcodes: any, splitter: s", "window q/a, splitter: the splitter is string, a number is wanted"),
+        (", opcodes: any, splitter: s", "window q/a, splitter: the splitter has type string, not a numeric type"),
         (", opcodes: any, splitter: nothing", "window q/a, splitter: unknown field nothing"),
         (", opcodes: any, splitter: length(ESP_OPCODE)", "the splitter of window q/a uses more than the values of a row"),
         (", opcodes: any, index: empty, splitter: x", "the splitter of window q/a uses other fields than keys"),

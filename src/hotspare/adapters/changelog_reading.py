@@ -69,7 +69,8 @@ def group_for_decoding(messages: Sequence[Message]) -> Iterator[Sequence[Message
 
 
 def _decoding_key(message: Message) -> tuple[bytes, int, bytes] | None:
-    """Returns the properties that messages of one output must share to be decoded in one call; None for any other message."""
+    """Returns (format, append time, cause) of a message that holds one output in a text format: messages with equal keys are
+    decoded in one call. Returns None for a message that is decoded alone."""
     headers = dict(message.headers)
     format_, (first, _, rest) = headers.get(FORMAT_HEADER, b""), headers.get(OUTPUTS_HEADER, b"").partition(b" ")
     is_row = FORMAT_OF_HEADER.get(format_) in TEXT_FORMATS and rest.startswith(first + b" ") and TICK_HEADER not in headers
@@ -91,13 +92,14 @@ def ends_in_update(batch: pa.RecordBatch) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class RowChoice:
-    """The rows of a changelog that are written, and the form of updates."""
+    """The rows of a changelog that are written. `updates`: whether an update stays a pair of rows or becomes one row.
+    `retention_deletes`: whether deletes by retention are kept."""
 
     updates: UpdateBlocks = UpdateBlocks.PAIRS
     retention_deletes: RetentionDeletes = RetentionDeletes.KEPT
 
     def select_rows(self, batch: pa.RecordBatch, *, update_open: int) -> pa.RecordBatch:
-        """Returns the rows to write. `update_open` 1: the row before the batch was an update block."""
+        """Returns the rows to write, without beats. `update_open` is 1 if the row before the batch was an update block, else 0."""
         opcodes = _uint8s(batch.column(_OPCODE))
         kept = opcodes != BEAT
         follows = np.concatenate([np.array([bool(update_open)]), opcodes[:-1] == Opcode.UPDATE_BLOCK])
@@ -120,9 +122,9 @@ def _collapsed(batch: pa.RecordBatch) -> pa.RecordBatch:
 class WindowContent:
     """Folds a changelog into the rows that its window holds.
 
-    A delete carries the stored values (SPEC A12), so it finds its row by equal values, without known keys. Rows are in the order
-    of their insertion; an update moves its row to the end. Raises StateError above `rows_max` rows, and for an update without old
-    values.
+    A delete carries the stored values (SPEC A12), so its row is found by equal values, and the keys need not be known. Rows are
+    in the order of their insertion; an update moves its row to the end. `fold_batch` raises StateError above `rows_max` rows, and
+    for an update without old values.
     """
 
     def __init__(

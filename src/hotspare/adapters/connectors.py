@@ -109,7 +109,8 @@ class ConnectorStatus:
         self._set_rows(self._rows + rows)
 
     def moved_rows_counter(self) -> Callable[[int], None]:
-        """Returns a callable for the total of rows that one attempt has moved; it may be called repeatedly."""
+        """Returns a callback for one attempt. Its argument is the total of rows that the attempt has moved so far, which is added
+        to the rows moved before."""
         before = self._rows
         return lambda rows: self._set_rows(before + rows)
 
@@ -154,16 +155,16 @@ class _Task:
 
 
 class ConnectorSet:
-    """The connectors of a valid project that run in an engine. `home` is the folder of relative file names, by default the current
-    one.
+    """The connectors of a valid project that run in an engine. `home` is the folder of relative file names, by default the
+    current one.
 
     `follow_role`, `start`, `request_stop` and `stop` are called from one thread, repeatedly; only `stop` waits, at most
     `stop_timeout_s`. A connector that fails is logged and retried after a pause that grows; it never ends the engine. Bus
     connectors for the project's own topics are not run: the engine reads and writes these itself. `ended` is called from a
     connector's thread when the connector has ended.
 
-    Connector groups start in the project's order (`start_order`), as `follow_role` is called. `taken` returns the offset up to
-    which the engine has processed a partition, None for one that it does not read.
+    Connector groups start in the project's order (`start_order`): each call of `follow_role` starts the connectors that may start
+    then. `taken` returns the offset up to which the engine has processed a partition, None for one that it does not read.
 
     In a divided project, the first shard's connectors publish, to all partitions. Each shard's subscribers write its outputs to
     files of their own (`shard_file`). `prefixes` are `Plan.prefixes`.
@@ -261,7 +262,7 @@ class ConnectorSet:
         thread.start()
 
     def _is_processed(self, name: str) -> bool:
-        """Whether the engine has processed all events that a finished publisher appended."""
+        """Whether the engine has processed all events that publisher `name`, which has finished, appended."""
         taken = {partition: self._taken(partition) for partition in self._ends.get(name, {})}
         return all(offset is None or offset >= self._ends[name][partition] for partition, offset in taken.items())
 

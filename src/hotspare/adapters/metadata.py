@@ -64,7 +64,8 @@ class ProjectMetadata:
 
 
 def describe(resolved: Resolved, prefix: str, shards: int = 1, prefixes: Mapping[str, RowPrefix] | None = None) -> ProjectMetadata:
-    """Returns the metadata of a project that is divided into `shards`. `prefixes` are those of its plan."""
+    """Returns the metadata of a project that is divided into `shards`. `prefix`: that of the topic names. `prefixes`:
+    `Plan.prefixes`, by window; without it all are RowPrefix.EVENT."""
     name, by = resolved.project.name, partition_fields(resolved) if shards > 1 else {}
     windows = {}
     for each in resolved.windows:

@@ -139,7 +139,8 @@ def is_end(batch: pa.RecordBatch) -> bool:
 
 
 class _Ticks:
-    """The heartbeats that fall due as time advances."""
+    """The heartbeats that fall due as time advances. The first call of `until` sets the beginning and yields none; later calls
+    raise UsageError after `ticks_max` heartbeats."""
 
     def __init__(self, interval_us: int, ticks_max: int) -> None:
         self._interval_us, self._ticks_max = interval_us, ticks_max
@@ -147,8 +148,8 @@ class _Ticks:
         self._count = 0
 
     def first_due(self, times_us: Int64s, begin: int) -> int:
-        """Returns the index, after `begin`, of the first time that is not before the next heartbeat. Ignores the time at `begin`
-        itself."""
+        """Returns the least index after `begin` whose time is at or after the next heartbeat. `times_us` rise; `begin` itself is
+        never returned."""
         assert self._next_us is not None
         return max(begin + 1, int(np.searchsorted(times_us, self._next_us)))
 

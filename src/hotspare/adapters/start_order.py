@@ -32,7 +32,7 @@ _REACHED: dict[ConnectorTarget, frozenset[ConnectorState]] = {
 
 class StartOrder:
     """The start order of the connectors `names`, each `query/window/connector`. Groups may name other connectors, which another
-    engine runs or which name the bus itself: no connector waits for those, since topics retain their events."""
+    engine runs or which name the bus itself. No connector waits for those, because topics retain their events."""
 
     def __init__(self, groups: Sequence[ConnectorGroup], names: Collection[str]) -> None:
         self._groups = {group.name: group for group in groups}
@@ -47,7 +47,8 @@ class StartOrder:
                 yield name
 
     def blocking_connectors(self, name: str, states: Mapping[str, ConnectorState], is_taken: Callable[[str], bool]) -> list[str]:
-        """Returns the connectors that are not in their target states, of the groups after which this connector's group starts."""
+        """Returns the connectors for which connector `name` waits. They are in the groups after which its group starts, and not
+        in their target states."""
         group = self._group_of.get(name)
         before = [self._groups[each] for each in group.after] if group is not None else []
         return [

@@ -311,7 +311,7 @@ def _make(path: Path, kind: FileKind) -> None:
             if mode != "wal":
                 raise UsageError(
                     f"{kind.name} {path} cannot be kept in this folder",
-                    detail=f"journal mode is {mode}, wal is needed",
+                    detail=f"journal mode is {mode}, not wal",
                     hint="use a folder on a disk of this machine",
                 )
             connection.execute("BEGIN IMMEDIATE")

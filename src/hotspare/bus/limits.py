@@ -52,7 +52,7 @@ def check_same_partitions(topic: str, existing: int, asked: int) -> None:
 def _headers_bytes(headers: Sequence[tuple[str, bytes]]) -> int:
     """Returns the bytes of all names and values of the headers. Raises UsageError for headers that cannot be stored."""
     if len(headers) > HEADERS_MAX:
-        raise UsageError(f"a message has {len(headers)} headers, at most {HEADERS_MAX} are allowed")
+        raise UsageError(f"a message has {len(headers)} headers; the limit is {HEADERS_MAX}")
     size = 0
     for name, value in headers:
         name_bytes, value_bytes = len(name.encode()), len(value)
@@ -97,15 +97,15 @@ def check_messages(messages: Sequence[Outgoing], bytes_max: int = MESSAGE_BYTES_
     total = _total_of_rows(messages, bytes_max) if isinstance(messages, RowMessages) else _total(_sizes(messages), bytes_max)
     if total > TRANSACTION_BYTES_MAX:
         raise AppendTooLarge(
-            f"one append has {total} bytes, at most {TRANSACTION_BYTES_MAX} are allowed", hint="append fewer messages at once"
+            f"one append has {total} bytes; the limit is {TRANSACTION_BYTES_MAX}", hint="append fewer messages at once"
         )
 
 
 def message_too_large(size: int, allowed: int, topic: str = "") -> MessageTooLarge:
     if topic:
         hint = "raise its max.message.bytes, or put fewer rows into one message"
-        return MessageTooLarge(f"a message has {size} bytes, topic {topic} accepts at most {allowed}", hint=hint)
-    return MessageTooLarge(f"a message has {size} bytes, at most {allowed} are allowed", hint="put fewer rows into one message")
+        return MessageTooLarge(f"a message has {size} bytes; the limit of topic {topic} is {allowed}", hint=hint)
+    return MessageTooLarge(f"a message has {size} bytes; the limit is {allowed}", hint="put fewer rows into one message")
 
 
 def check_read(partition: Partition, offset: int, messages_max: int, bytes_max: int) -> None:

@@ -27,7 +27,7 @@ _SHARD = "/"
 def _checked(topic: str) -> str:
     if len(topic) > TOPIC_NAME_LENGTH_MAX:
         raise UsageError(
-            f"topic name {topic} has {len(topic)} characters, at most {TOPIC_NAME_LENGTH_MAX} are allowed",
+            f"topic name {topic} has {len(topic)} characters; the limit is {TOPIC_NAME_LENGTH_MAX}",
             hint="use a shorter --prefix",
         )
     return topic

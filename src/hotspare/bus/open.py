@@ -28,8 +28,9 @@ def open_bus(url: str, readers: Readers = Readers.ONE) -> Bus:
         from hotspare.bus.kafka.bus import open_kafka_bus  # the client library is loaded only if it is needed
 
         return open_kafka_bus(url, readers)
+    what = "memory:// needs a name" if scheme == "memory" and separator else f"{scheme[:20]!r} is not a kind of bus"
     raise UsageError(
-        f"{scheme[:20]!r} is not a kind of bus",
+        what,
         hint="write sqlite:///relative.db, sqlite:////absolute.db, kafka://host:9092 or memory://name",
     )
 

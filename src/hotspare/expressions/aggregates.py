@@ -287,7 +287,7 @@ class AggregateReader:
         least = len(function.parameter_kinds) if function.required < 0 else function.required
         if not least <= len(call.arguments) <= len(function.parameter_kinds):
             wanted = str(least) if least == len(function.parameter_kinds) else f"{least} to {len(function.parameter_kinds)}"
-            message = f"{call.written_name}: {len(call.arguments)} arguments given, {wanted} wanted"
+            message = f"{call.written_name}: {len(call.arguments)} arguments given, not {wanted}"
             raise ExpressionRefused(call.column, message, "give as many as it takes")
         arguments = call.arguments
         if function.aggregate is Aggregate.WEIGHTED:
@@ -410,4 +410,6 @@ def _constant(tree: Tree, takes: ParameterKind, call: Call) -> Constant:
             and least <= value <= LAG_OFFSET_MAX
         ):
             return value
-    raise ExpressionRefused(call.column, f"{call.written_name}: {takes.value} is wanted", "write the value itself, not a field")
+    raise ExpressionRefused(
+        call.column, f"{call.written_name}: the argument is not {takes.value}", "write the value itself, not a field"
+    )

@@ -136,7 +136,7 @@ def _remainder_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
 def _whole_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     check_argument_count(types, 2, 2)
     if numeric_type(types, dialect) not in (INT32, INT64):
-        raise TypeMismatch("integers are wanted", "use / or cast to bigint")
+        raise TypeMismatch("the arguments are not integers", "use / or cast to bigint")
     return Signature((INT64, INT64), INT64)
 
 

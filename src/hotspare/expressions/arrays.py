@@ -71,12 +71,12 @@ def _array_rule(result: ValueType | None, *more: ValueType) -> Rule:
 
     def rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
         if len(types) != 1 + len(more):
-            raise TypeMismatch(f"{len(types)} arguments given, {1 + len(more)} wanted", "give as many as it takes")
+            raise TypeMismatch(f"{len(types)} arguments given, not {1 + len(more)}", "give as many as it takes")
         if types[0] not in ARRAY_TYPES:
             raise TypeMismatch(f"{types[0].value} is not an array", "name an array field")
         for have, want in zip(types[1:], more, strict=True):
             if not can_convert(have, want, dialect):
-                raise TypeMismatch(f"argument 2 is {have.value}, {want.value} is wanted", f"cast it to {want.value}")
+                raise TypeMismatch(f"argument 2 has type {have.value}, not {want.value}", f"cast it to {want.value}")
         return Signature((types[0], *more), result or ELEMENT[types[0]])
 
     return rule

@@ -119,7 +119,7 @@ class Checker:
         fitted = tuple(converted(a, t) for a, t in zip(arguments, signature.arguments, strict=True))
         for place in constants:
             if place < len(fitted) and not isinstance(fitted[place], TypedLiteral):
-                what = f"argument {place + 1} is {arguments[place].type.value}, {signature.arguments[place].value} is wanted"
+                what = f"argument {place + 1} is not a constant of type {signature.arguments[place].value}"
                 raise ExpressionRefused(node.column, f"{node.written_name}: {what}", "write a constant of that type")
         _check_patterns(node, fitted, function)
         return TypedCall(function.name, fitted, signature.result, node.column)
@@ -138,7 +138,7 @@ class Checker:
         """Returns `typed` converted to boolean. Raises ExpressionRefused if its type does not convert implicitly."""
         if typed.type is ValueType.BOOLEAN or can_convert(typed.type, ValueType.BOOLEAN, self._dialect):
             return converted(typed, ValueType.BOOLEAN)
-        raise ExpressionRefused(1, f"the condition is {typed.type.value}, boolean is wanted", "compare it with something")
+        raise ExpressionRefused(1, f"the condition has type {typed.type.value}, not boolean", "compare it with something")
 
     def as_slot(self, typed: Typed) -> Typed:
         """Returns `typed` converted to int64: a number loses its fraction, true is 1, false is 0. Raises ExpressionRefused for
@@ -146,7 +146,7 @@ class Checker:
         """
         if typed.type is ValueType.STRING or not is_castable(typed.type, ValueType.INT64):
             hint = "compute a number, or a condition that is 1 where it is true and 0 where it is not"
-            raise ExpressionRefused(1, f"the splitter is {typed.type.value}, a number is wanted", hint)
+            raise ExpressionRefused(1, f"the splitter has type {typed.type.value}, not a numeric type", hint)
         if typed.type in (ValueType.INT64, ValueType.NULL):
             return converted(typed, ValueType.INT64)
         return TypedCall("cast", (typed,), ValueType.INT64)
@@ -235,7 +235,7 @@ class Checker:
         most = 0 if function == "guid" else 2
         if len(limits) > most:
             raise ExpressionRefused(
-                node.column, f"{node.written_name}: {len(limits)} arguments given, 0 to {most} wanted", "leave some out"
+                node.column, f"{node.written_name}: {len(limits)} arguments given, not 0 to {most}", "leave some out"
             )
         if function == "guid":
             return TypedCall(function, (position, seed), ValueType.STRING, node.column)

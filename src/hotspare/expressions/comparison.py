@@ -221,11 +221,11 @@ def _nullif(evaluator: Evaluator, frame: Frame, call: TypedCall) -> Value:
 def _case_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     if len(types) < 3 or len(types) % 2 == 0:
         raise TypeMismatch(
-            "a condition and a value for each case, and the value otherwise, are wanted", "write condition, value, ..., otherwise"
+            "the arguments are not pairs of condition and value, and a last value", "write condition, value, ..., otherwise"
         )
     for condition in types[0:-1:2]:
         if not can_convert(condition, BOOLEAN, dialect):
-            raise TypeMismatch(f"a condition is {condition.value}, boolean is wanted", "compare it with something")
+            raise TypeMismatch(f"a condition has type {condition.value}, not boolean", "compare it with something")
     value = common_type([*types[1::2], types[-1]], dialect)
     return Signature((BOOLEAN, value) * (len(types) // 2) + (value,), value)
 

@@ -139,7 +139,7 @@ def parse(
         raise ExpressionRefused(1, "the expression is empty", "write an expression, such as the name of a field")
     if len(text) > EXPRESSION_LENGTH_MAX:
         raise ExpressionRefused(
-            1, f"the expression has {len(text)} characters, {EXPRESSION_LENGTH_MAX} are allowed", "split it over several windows"
+            1, f"the expression has {len(text)} characters; the limit is {EXPRESSION_LENGTH_MAX}", "split it over several windows"
         )
     if dialect is Dialect.FUNCTIONS:
         return parse_function(text, patterns)

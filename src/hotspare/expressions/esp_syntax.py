@@ -357,7 +357,7 @@ def _check_count(written: str, arguments: tuple[Tree, ...], column: int) -> None
 
 
 def _wanted(written: str, column: int, form: str) -> ExpressionRefused:
-    return ExpressionRefused(column, f"{written}: other arguments are wanted", f"write {form}")
+    return ExpressionRefused(column, f"{written} does not take these arguments", f"write {form}")
 
 
 def _switch(written: str, arguments: tuple[Tree, ...], column: int) -> Tree:

@@ -188,7 +188,7 @@ def fixed_rule(result: ValueType, *parameters: ValueType, required: int = -1) ->
         check_argument_count(types, least, len(parameters))
         for i, (have, want) in enumerate(zip(types, parameters, strict=False)):
             if not can_convert(have, want, dialect):
-                raise TypeMismatch(f"argument {i + 1} is {have.value}, {want.value} is wanted", f"cast it to {want.value}")
+                raise TypeMismatch(f"argument {i + 1} has type {have.value}, not {want.value}", f"cast it to {want.value}")
         return Signature(tuple(parameters[: len(types)]), result)
 
     return rule
@@ -234,4 +234,4 @@ def check_argument_count(types: Sequence[ValueType], least: int, most: int) -> N
     if least <= len(types) <= max(least, most):
         return
     wanted = str(least) if least >= most else f"{least} to {most}"
-    raise TypeMismatch(f"{len(types)} arguments given, {wanted} wanted", "give as many as it takes")
+    raise TypeMismatch(f"{len(types)} arguments given, not {wanted}", "give as many as it takes")

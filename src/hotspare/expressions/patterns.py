@@ -240,7 +240,7 @@ def item_at_index(lists: Value, index: Value) -> Value:
 
 def _index_rule(types: Sequence[ValueType], dialect: Dialect) -> Signature:
     if not 2 <= len(types) <= PATTERNS_MAX + 1:
-        raise TypeMismatch(f"a text and 1 to {PATTERNS_MAX} patterns are wanted", "write rgxIndex(text, 'a.*', 'b.*')")
+        raise TypeMismatch(f"the arguments are not a text and 1 to {PATTERNS_MAX} patterns", "write rgxIndex(text, 'a.*', 'b.*')")
     return fixed_rule(INT32, *(STRING,) * len(types))(types, dialect)
 
 

@@ -181,10 +181,10 @@ def parse_spark(text: str) -> Tree:
     if not isinstance(select, exp.Select) or any(
         value for name, value in select.args.items() if name not in ("kind", "expressions")
     ):
-        raise ExpressionRefused(1, "this is a statement, one expression is wanted", "write only the expression, without select")
+        raise ExpressionRefused(1, "this is a statement, not an expression", "write only the expression, without select")
     if len(select.expressions) != 1:
         raise ExpressionRefused(
-            1, f"{len(select.expressions)} expressions given, one is wanted", "remove the comma, or give each its own field"
+            1, f"these are {len(select.expressions)} expressions, not one", "remove the comma, or give each its own field"
         )
     return _tree(select.expressions[0], 0)
 

@@ -276,7 +276,7 @@ def _arguments(node: Method, checker: Checker, methods: Mapping[str, tuple[int, 
     least, most = methods[node.name]
     if not least <= len(node.arguments) <= most:
         raise ExpressionRefused(
-            node.column, f"{node.name}: {len(node.arguments)} arguments given, {least} wanted", "give as many as it takes"
+            node.column, f"{node.name}: {len(node.arguments)} arguments given, not {least}", "give as many as it takes"
         )
     return [checker.typed(argument) for argument in node.arguments]
 

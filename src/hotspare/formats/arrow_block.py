@@ -263,7 +263,7 @@ def _validated(reader: pa.RecordBatchReader, size: int) -> Iterator[pa.RecordBat
     for batch in reader:
         rows += batch.num_rows
         if rows > rows_max:
-            raise BusError(f"a block has {rows} rows, {rows_max} are allowed")
+            raise BusError(f"a block has {rows} rows; the limit is {rows_max}")
         batch.validate(full=True)
         read += batch.nbytes
         if read > READ_BYTES_MAX:
@@ -301,7 +301,7 @@ def _place_of_numbers(schema: pa.Schema, names: Sequence[str]) -> int | None:
     place = next((place for name in names if (place := _place(schema, name)) is not None), None)
     if place is not None and not pa.types.is_integer(schema.field(place).type):
         column = schema.field(place)
-        raise BusError(f"column {column.name} of a block is {column.type}, an integer is expected")
+        raise BusError(f"column {column.name} of a block has type {column.type}, not an integer type")
     return place
 
 
@@ -312,7 +312,7 @@ def _columns(batch: pa.RecordBatch, fields: list[pa.Field], size: int) -> list[p
     text = sum(map(_text_bytes, columns))
     allowed = min(TEXT_BYTES_MAX, max(TEXT_BYTES_MIN, TEXT_FACTOR_MAX * size))
     if text > allowed:
-        raise BusError(f"the texts of a block of {size} bytes have {text} bytes written out, {allowed} are allowed")
+        raise BusError(f"the texts of a block of {size} bytes have {text} bytes written out; the limit is {allowed}")
     return [_cast(column, field) for field, column in zip(fields, columns, strict=True)]
 
 
@@ -326,7 +326,8 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _unfit(type_: pa.DataType, field: pa.Field) -> BusError:
-    return BusError(f"column {field.name} of a block is {type_}, {field.type} is expected")
+    what = f"column {field.name} of a block has type {type_}, not {field.type}"
+    return BusError(what, hint="check whether another program writes to this topic")
 
 
 def _numbers(batch: pa.RecordBatch, names: Sequence[str]) -> Int64s | None:

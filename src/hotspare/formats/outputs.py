@@ -59,17 +59,21 @@ def decode_outputs(value: bytes, format_: MessageFormat, schema: Schema, first_s
     return _batch(parts[0], schema, {"hs:sequence": sequences})
 
 
-def decode_each(values: Sequence[bytes], format_: MessageFormat, schema: Schema, ids: Sequence[Sequence[int]]) -> pa.RecordBatch:
+def decode_each(
+    values: Sequence[bytes], format_: MessageFormat, schema: Schema, ids: Sequence[Sequence[int]], offsets: Sequence[int]
+) -> pa.RecordBatch:
     """Returns the rows of messages that `encode_each` wrote, with all columns bit-identical. Raises BusError for any other value.
 
-    `ids`: for each message the values of the first seven of OUTPUT_COLUMNS, sequence to digest.
+    `ids`: for each message the values of the first seven of OUTPUT_COLUMNS, sequence to digest. `offsets`: the messages' offsets,
+    for errors.
     """
     parts = _decoded(values, format_, schema)
     message = np.concatenate([np.empty(0, np.int64), *(rows.message for rows in parts)])
     order = np.argsort(message, kind="stable")
     if not np.array_equal(message[order], np.arange(len(values))):
+        bad = int(np.argmax(np.bincount(message, minlength=len(values)) != 1))
         raise BusError(
-            f"a message does not hold one output in {format_.name.lower()}",
+            f"message {offsets[bad]} does not hold exactly one output in {format_.name.lower()}",
             hint="check whether another program writes to this topic",
         )
     columns = zip(OUTPUT_COLUMNS, zip(*ids, strict=True), strict=False)

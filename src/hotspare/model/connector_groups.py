@@ -28,7 +28,7 @@ def check_groups(project: Project, unreadable: frozenset[WindowId], found: Mista
     """Checks all groups. `unreadable`: windows in the text that could not be read, so their connectors are unknown."""
     groups = project.connector_groups
     if len(groups) > GROUPS_MAX:
-        message = f"project {project.name} has {len(groups)} groups of connectors, {GROUPS_MAX} are allowed"
+        message = f"project {project.name} has {len(groups)} groups of connectors; the limit is {GROUPS_MAX}"
         found.add(project.place, message, "put connectors that start together into one group")
         return
     connectors = {

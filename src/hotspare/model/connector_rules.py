@@ -66,7 +66,7 @@ def check_connectors(window: Window, may: Collection[ConnectorDirection], found:
     if len(window.connectors) > CONNECTORS_MAX:
         found.add(
             window.place,
-            f"window {window.name} has {len(window.connectors)} connectors, {CONNECTORS_MAX} are allowed",
+            f"window {window.name} has {len(window.connectors)} connectors; the limit is {CONNECTORS_MAX}",
             "use several windows",
         )
     for name in repeated(c.name for c in window.connectors):

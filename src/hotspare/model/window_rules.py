@@ -29,7 +29,7 @@ _WORD, _ASSIGNED = re.compile(r"[A-Za-z_]\w*"), re.compile(r"([A-Za-z_]\w*)\s*:?
 def check_schema(window: Window, schema: Schema, found: Mistakes) -> None:
     place = window.schema_place if window.schema_place.line else window.place
     if len(schema) > FIELDS_MAX:
-        found.add(place, f"window {window.name} has {len(schema)} fields, {FIELDS_MAX} are allowed", "use fewer fields")
+        found.add(place, f"window {window.name} has {len(schema)} fields; the limit is {FIELDS_MAX}", "use fewer fields")
     for name in repeated(schema.names):
         found.add(place, f"window {window.name} has two fields {name}", "give one of them another name")
     for name in schema.names:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 SILENT_MS_MAX = 2_000
 """The age in ms of an engine's record from which the engine counts as dead; a running engine writes its record twice a second."""
+_NAMED_MAX = 3
+"""The number of shards that an error names."""
 _CREATED_BY_HINT = "`hotspare run` and `hotspare publish` create it; check the name"
 
 
@@ -144,7 +146,10 @@ def single_group_named(service: Coordination, group: str) -> str:
 
     found = groups_named(service, group)
     if len(found) > 1:
-        raise UsageError(f"{group} is in {len(found)} shards", hint="name one of them: " + ", ".join(found[:3]) + " ...")
+        raise UsageError(
+            f"{group} is in {len(found)} shards",
+            hint="name one of them: " + ", ".join(found[:_NAMED_MAX]) + " ..." * (len(found) > _NAMED_MAX),
+        )
     return found[0]
 
 

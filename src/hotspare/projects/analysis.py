@@ -147,12 +147,12 @@ def _check_project(project: Project, unreadable: frozenset[WindowId], found: Mis
     if len(project.queries) > QUERIES_MAX:
         found.add(
             project.place,
-            f"project {project.name} has {len(project.queries)} queries, {QUERIES_MAX} are allowed",
+            f"project {project.name} has {len(project.queries)} queries; the limit is {QUERIES_MAX}",
             "split the project",
         )
     windows = sum(len(q.windows) for q in project.queries)
     if windows > WINDOWS_MAX:
-        found.add(project.place, f"project {project.name} has {windows} windows, {WINDOWS_MAX} are allowed", "split the project")
+        found.add(project.place, f"project {project.name} has {windows} windows; the limit is {WINDOWS_MAX}", "split the project")
     for window in (w for q in project.queries for w in q.windows if 0 < w.emission.pulse_us < project.heartbeat_interval_us):
         pulse = format_duration(window.emission.pulse_us)
         message = f"window {window.name} has a pulse each {pulse}, but time passes at heartbeats"
@@ -288,7 +288,7 @@ def _inputs(query: ContinuousQuery, windows: Mapping[str, Window], lost: set[str
     by_source: dict[str, dict[str, Edge]] = {name: {} for name in windows}
     edges = query.edges
     if len(edges) > EDGES_MAX:
-        found.add(query.place, f"query {query.name} has {len(edges)} edges, {EDGES_MAX} are allowed", "split the query")
+        found.add(query.place, f"query {query.name} has {len(edges)} edges; the limit is {EDGES_MAX}", "split the query")
         edges = ()
     for edge in edges:
         with found.about(WindowId(query.name, edge.target)):
@@ -398,4 +398,4 @@ def _check_name(what: str, name: str, place: Place, found: Mistakes) -> None:
     if not NAME.fullmatch(name):
         found.add(place, f"{what} name {name!r} cannot be part of a topic name", "use letters, digits, '_' and '-'")
     elif len(name) > NAME_LENGTH_MAX:
-        found.add(place, f"{what} name {name[:20]}... has {len(name)} characters, {NAME_LENGTH_MAX} are allowed", "shorten it")
+        found.add(place, f"{what} name {name[:20]}... has {len(name)} characters; the limit is {NAME_LENGTH_MAX}", "shorten it")

@@ -136,7 +136,7 @@ def read(text: str, file: str, properties: Mapping[str, str], name: str = "", as
     tree.warn_of_idle()
     results = [_project(tree, element, properties) for element in projects[:PROJECTS_MAX]]
     if len(projects) > PROJECTS_MAX:
-        found.add(tree.place(root), f"the text has {len(projects)} projects, {PROJECTS_MAX} are allowed", "split the file")
+        found.add(tree.place(root), f"the text has {len(projects)} projects; the limit is {PROJECTS_MAX}", "split the file")
     return FrontEndResult(tuple(p for p, _ in results), tuple(u for _, u in results), found)
 
 

@@ -72,7 +72,7 @@ class StreamOptions:
             known[name] = text
         number = known.pop("messages_max", "0")
         if not number.isdecimal():
-            raise UsageError(f"option messages_max is {number!r}, a number is expected")
+            raise UsageError(f"option messages_max is {number!r}, not a number")
         if "bus" not in known:
             raise UsageError(f"format {NAME} needs the option bus", hint="for example .option('bus', 'kafka://host:9092')")
         found = cls(**known, messages_max=int(number))

@@ -239,7 +239,7 @@ def encoded(block: pa.RecordBatch, bytes_max: int) -> list[bytes]:
     if len(value) <= bytes_max:
         return [value]
     if len(block) == 1:
-        raise MessageTooLarge(f"a row has {len(value)} bytes as a message, at most {bytes_max} are allowed")
+        raise MessageTooLarge(f"a row has {len(value)} bytes as a message; the limit is {bytes_max}")
     half = len(block) // 2
     return [*encoded(block.slice(0, half), bytes_max), *encoded(block.slice(half), bytes_max)]
 

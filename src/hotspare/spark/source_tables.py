@@ -37,7 +37,7 @@ def ordered_by(order_by: Names | Mapping[str, Names], window: str) -> list[str]:
 def check_frame(window: str, table: object) -> DataFrame:
     """Returns `table`; raises UsageError if it is not a DataFrame."""
     if not isinstance(table, DataFrame):
-        what = f"the table of {window} is a {type(table).__name__}, a DataFrame of Spark is expected"
+        what = f"the table of {window} is a {type(table).__name__}, not a DataFrame of Spark"
         raise UsageError(what, hint="read it first, for example with spark.read.parquet(...)")
     return table
 
@@ -100,7 +100,7 @@ class SourceTable:
         for ours, theirs in found.meta_column_names().items():
             if types[theirs] != "string":
                 raise UsageError(
-                    f"column {theirs} of the table of {window} is {types[theirs]}, text is expected",
+                    f"column {theirs} of the table of {window} has type {types[theirs]}, not string",
                     hint="write insert, update, upsert, delete, safedelete, or their letters"
                     if ours == OPCODE
                     else "write N, P, R or several of them",

@@ -75,7 +75,7 @@ def test_a_topic_made_elsewhere_is_told_apart(bus: KafkaBus, kafka: KafkaServers
         ("t", "max.message.bytes"): "1048588",
         ("g.progress", "cleanup.policy"): "delete",
     }
-    with pytest.raises(UsageError, match="a message has 1048704 bytes, topic t accepts at most 1048588"):
+    with pytest.raises(UsageError, match="a message has 1048704 bytes; the limit of topic t is 1048588"):
         bus.append(Partition("t"), [Outgoing(b"v" * (1 << 20))])
 
 

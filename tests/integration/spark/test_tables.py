@@ -221,7 +221,11 @@ def test_what_does_not_fit_is_refused_before_anything_runs(spark: Any, tmp_path:
         ("has no column cost", {"q/given": fitting.drop("cost")}, {}),
         ("has no column when", {"q/given": fitting}, {"order_by": "when"}),
         ("column x of the table of q/given is decimal", {"q/given": fitting.selectExpr("id", "1.5 x", "at", "cost")}, {}),
-        ("column opcode of the table of q/given is int", {"q/given": fitting.selectExpr("id", "x", "at", "cost", "1 opcode")}, {}),
+        (
+            "column opcode of the table of q/given has type int",
+            {"q/given": fitting.selectExpr("id", "x", "at", "cost", "1 opcode")},
+            {},
+        ),
         ("names no column that orders", {"q/given": fitting}, {"order_by": []}),
         ("no window q/gone", {"q/given": fitting}, {"outputs": ["q/gone"]}),
         ("several columns named x", {"q/given": fitting.selectExpr("*", "2.5d X")}, {}),

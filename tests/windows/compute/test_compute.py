@@ -81,7 +81,7 @@ def test_all_mistakes_of_a_window_are_told_together() -> None:
         plan_of(window("vv", "upper(v)"))
     assert [m.message for m in caught.value.mistakes] == [
         "window cq/made, field n: unknown field vv",
-        "window cq/made, field t: upper: argument 1 is int64, string is wanted",
+        "window cq/made, field t: upper: argument 1 has type int64, not string",
     ]
 
 

@@ -90,7 +90,7 @@ def test_without_an_index_published_events_pass_by_their_keys_alone() -> None:
 
 
 def test_a_condition_that_is_none_is_refused() -> None:
-    with pytest.raises(ProjectError, match="the condition is int64"):
+    with pytest.raises(ProjectError, match="the condition has type int64"):
         plan_of(window("v"))
 
 

@@ -50,7 +50,7 @@ def mistakes(text: str) -> list[tuple[str, str]]:
         ("fby{1 minute}(low, high)", "then(low, high)", "operator 'then' does not exist", "fby"),
         ("fby{1 minute}(low, high)", "fby{1 parsec}(low, high)", "'1 parsec' is not a duration", "{30 seconds}"),
         ("fby{1 minute}(low, high)", "fby:2(low, high)", "fby takes no count", "is and seen"),
-        ("fby{1 minute}(low, high)", "fby(low)", "fby has 1 operand, two or more are wanted", "fby{1 minute}(a, b)"),
+        ("fby{1 minute}(low, high)", "fby(low)", "fby has 1 operand, not two or more", "fby{1 minute}(a, b)"),
         ("fby{1 minute}(low, high)", "fby(low, high", "a parenthesis of fby is not closed", "fby{1 minute}(a, b)"),
         ("fby{1 minute}(low, high)", "fby(low, high))", "')' follows the end of the logic", "fby{1 minute}(a, b)"),
         ("fby{1 minute}(low, high)", "fby(low, seen:0(high))", "a count is 0", "from 1"),

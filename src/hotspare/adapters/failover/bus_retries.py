@@ -22,12 +22,12 @@ REPORT_INTERVAL_S = 60.0
 
 
 class StopRequested(Exception):
-    """A stop was requested while the bus was unreachable."""
+    """Raised by `BusRetries` if a stop is requested while it waits for the bus."""
 
 
 class BusRetries:
-    """The retries of one adapter. `told` gets the error of a trouble that lasts `report_after_s` without a call of `clear_trouble`.
-    If `stop` is a turn, it gets the holder of a lock that blocks the adapter (`Turn.record_lock_blocked`)."""
+    """The retries of one adapter. `told` gets the error of a trouble that lasts `report_after_s` without a call of
+    `clear_trouble`. A lock that blocks the adapter is reported to `stop`, if that is a Turn (`Turn.record_lock_blocked`)."""
 
     def __init__(
         self, stop: threading.Event, told: Callable[[BusError], None] = lambda error: None, report_after_s: float = REPORT_AFTER_S

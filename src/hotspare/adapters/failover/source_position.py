@@ -26,8 +26,8 @@ SOURCE_NAME_LENGTH_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """A position in a source: `published_bytes` are on the topic, counted on over repetitions of a file. `check` is "" without a
-    digest."""
+    """A position in a source. `published_bytes`: the bytes of the source that are on the topic, counted on over repetitions of a
+    file. `check`: a digest of the bytes before the position, "" if there is none."""
 
     published_bytes: int
     check: str = ""
@@ -79,10 +79,12 @@ class PublishedSource:
         return SourcePosition(self._begin) if self._record is None else _decoded(self._record, self._partition, self._prefix)
 
     def append(self, values: Sequence[bytes], positions: Sequence[SourcePosition], message_format: bytes) -> bool:
-        """Appends messages, each with the position after it; without messages, records the one position.
+        """Appends the messages `values`, each with the element of `positions` that is reached after it. Without messages, only
+        records `positions[-1]`.
 
-        False, with nothing written, if the topic holds more of the source than `read_source_position` found and this object
-        appended since. Call `read_source_position` again then, and after UnknownResult."""
+        Returns False, with nothing written, if the topic holds more of the source than `read_source_position` found and this
+        object appended since. Call `read_source_position` again then, and after UnknownResult.
+        """
         messages = [
             Outgoing(value, (*source_headers(self._prefix, position), (FORMAT_HEADER, message_format)))
             for value, position in zip(values, positions if values else (), strict=True)

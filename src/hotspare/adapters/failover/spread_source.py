@@ -19,7 +19,7 @@ from hotspare.bus.contract import Bus, Partition
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A message with its number of rows, and the position in the source that its partition reaches with it."""
+    """A message of `rows` rows. `end`: the position in the source that its partition reaches with it."""
 
     value: bytes
     end: int

@@ -100,7 +100,8 @@ def _checked(path: Path, document: Any) -> SubscriberPosition:
 
 
 def _values(path: Path, document: dict[str, Any], class_: type[PartitionPosition] | type[SubscriberPosition]) -> dict[str, Any]:
-    """Returns the class's plain fields in the document, each checked."""
+    """Returns the fields of `class_` except `places`, by name, from `document`. Raises UsageError for a missing field, another
+    type or a negative number."""
     values: dict[str, Any] = {}
     for each in fields(class_):
         if each.name == "places":

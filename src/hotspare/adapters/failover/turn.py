@@ -1,7 +1,9 @@
-"""The right of an adapter to work; it ends on a stop request or with the lease (SPEC C14).
+"""A turn is the right of an adapter to work; it ends on a stop request or with the lease (SPEC C14).
 
-A turn ends an adapter's work, so it is an event, like the stop event of Ctrl-C. A turn also expires by this process's own clock: an
-instance that was frozen past its lease finds the turn over at its first check, without a message from other processes."""
+The adapter stops when its turn ends, so a turn is an event that is set at its end, like the stop event of Ctrl-C. A turn also
+expires by this process's own clock: an instance that was frozen past its lease finds the turn over at its first check, without a
+message from other processes.
+"""
 
 from __future__ import annotations
 

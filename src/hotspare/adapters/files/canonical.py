@@ -170,7 +170,7 @@ class RowForm:
 
     @cached_property
     def _is_only_reordered(self) -> bool:
-        """Whether columns are moved, and a row is not changed otherwise."""
+        """Whether a row becomes canonical by moving columns alone: no opcode and no time is converted."""
         is_kept = self.insert is InsertOpcode.INSERT or self.column_mapping is None or not self.column_mapping.has_opcodes
         return self.column_mapping is not None and not self._takes_prefix and self.time_notation.is_canonical and is_kept
 

@@ -85,7 +85,8 @@ class RowCutter:
         return rows
 
     def finish(self) -> list[Row]:
-        """Returns the rest of a file that will not grow: its last row needs no line end, and an open quote ends at its line."""
+        """Returns the rows at the end of a file that will not grow. The last row needs no line end, and a row with an open quote
+        ends at its first line."""
         text = self._rest
         found, consumed = self._cut(text, TextEnd.FINAL)
         rows = list(found)
@@ -170,7 +171,7 @@ class EventCutter(ABC):
         return FileRows.from_rows(self.feed(data))
 
     def finish(self) -> list[Row]:
-        """Returns the rest of a file that will not grow; the last event may have no end."""
+        """Returns the events at the end of a file that will not grow; the last one may be incomplete."""
         rows, _ = self._cut(self._rest, TextEnd.FINAL)
         self._rest = b""
         return rows

@@ -184,7 +184,8 @@ def _decoded_texts(messages: Sequence[Message], fields: Schema) -> pa.RecordBatc
             hint="check whether another program writes to this topic",
         )
     if format_ in TEXT_FORMATS and all(each.first == each.last for each in known):
-        return decode_each([message.value for message in messages], format_, fields, [each.id_columns for each in known])
+        values, offsets = [message.value for message in messages], [message.offset for message in messages]
+        return decode_each(values, format_, fields, [each.id_columns for each in known], offsets)
     return decode_outputs(messages[0].value, format_, fields, known[0].first)
 
 

@@ -123,11 +123,12 @@ def publish_file(
 
 
 class _Overtaken(Exception):
-    """The published position of the source has to be read again."""
+    """Raised if an append is not known to be written: another publisher of the same source was ahead, or the bus did not answer.
+    The caller reads the published position again."""
 
 
 class _Publication:
-    """A call of `publish_file`."""
+    """A call of `publish_file`: its arguments, the open file, and the position up to which the source is published."""
 
     def __init__(
         self,
@@ -262,10 +263,11 @@ class _Publication:
         self._passed_over += len(rows) - count
 
     def _append_once(self, found: Sequence[Sequence[Piece]], done: SourcePosition) -> None:
-        """Appends pieces. _Overtaken if the topic holds more of this source than this publisher knows, or the answer is missing.
+        """Appends the pieces of each partition; `done` is the position after them. Raises _Overtaken if the topic holds more of
+        this source than this publisher knows, or the bus did not answer.
 
-        Two publishers have the file if an engine that was frozen with the active role continues before it notices that it lost the
-        role.
+        Two publishers have the file if an engine that was frozen with the active role continues before it notices that it lost
+        the role.
         """
         if not self._retried.try_append(lambda: self._source.append(found, done, self._options.form.topic_message_format.header)):
             raise _Overtaken
@@ -307,15 +309,17 @@ class EventPace:
 
 
 def check_columns(rows: Sequence[bytes], form: RowForm, path: Path) -> None:
-    """Raises UsageError if the first rows of a file cannot match the schema (SPEC I10): the first row has another number of
-    columns, or the first readable event has none of the schema's fields."""
+    """Raises UsageError if the first `rows` of a file cannot match the schema (SPEC I10). In CSV, the first row has another
+    number of columns. In other formats, no event can be read, or the first readable one has none of the schema's fields."""
     if form.schema is None:
         return
     row = rows[0]
     if form.columns is None:
-        if not next((found for found in map(form.has_field, rows) if found is not None), False):
+        fits = next((found for found in map(form.has_field, rows) if found is not None), None)
+        if not fits:
+            which = "none of its first events can be read" if fits is None else "its first event has no field of the window"
             raise UsageError(
-                f"file {path} does not match the schema: its first event has no field of the window",
+                f"file {path} does not match the schema: {which}",
                 detail=f"event {row[:200].decode(errors='replace')!r}, schema {form.schema}",
                 hint=_hint_of_envelope(row) or f"check that it is a {form.format.value} file of this window",
             )

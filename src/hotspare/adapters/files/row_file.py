@@ -21,7 +21,7 @@ _READ_BYTES = 256 * 1024
 
 
 class Growth(Enum):
-    """Whether the end of the file is the end of the rows."""
+    """Whether rows may be added to the file while it is read."""
 
     FIXED = "fixed"
     GROWING = "growing"
@@ -31,8 +31,8 @@ class Growth(Enum):
 class RowFile:
     """Reads a file once; `form` cuts it into rows. Skips the first `skip_rows` rows, and all blank rows.
 
-    A title line is not a row: it determines `form` from then on, and `warn` gets sentences about titles that match no field. `warn`
-    also gets a sentence at the end of a file that had no rows.
+    A title line is not a row: it determines `form` from then on, and `warn` gets sentences about titles that match no field.
+    `warn` also gets a sentence at the end of a file that does not grow and has no rows.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class RowFile:
         return self._file.read_at(offset - start, start)
 
     def _fill(self) -> bool:
-        """Reads a portion. Returns False at the end, and if the file has changed or cannot be read, with the error in
-        `_failure`."""
+        """Reads the next portion of the file; returns whether there was one. Returns False also if the file has changed or cannot
+        be read; `_failure` is the error then."""
         if self._failure is not None:
             return False
         try:
@@ -190,7 +190,7 @@ class RowFile:
         return self.form.plain is not None and self.form.column_mapping is None
 
     def _read_titles(self) -> None:
-        """Reads the title line, before the reader continues after the first rows."""
+        """Reads up to the title line, which determines the form of rows even if reading continues far behind it."""
         while self._lacks_titles and self._fill():
             pass
         if self._failure is not None:

@@ -71,7 +71,7 @@ class RowFormat(Protocol):
 
 
 class Opening(Enum):
-    """The outputs with which a new file begins."""
+    """The rows with which a new file begins."""
 
     STREAM = "stream"
     """The oldest output on the topic, and all later ones."""
@@ -104,11 +104,12 @@ class SubscribeOptions:
 
 @dataclass(slots=True)
 class SubscribeProgress:
-    """Progress: `rows` written by this call, `sequence` of the last output seen, `lag_messages` messages still to read. Over
-    several partitions `sequence`, `offset` and `lag_messages` are sums, and `sequences` has one per partition.
+    """The progress of a subscriber. `rows`: written by this call. `sequence`: that of the last output seen. `offset`: the next
+    message to read. `lag_messages`: the messages still to read. Over several partitions these three are sums, and `sequences` has
+    one sequence per partition.
 
-    `breaks` counts places at which the sequence did not rise by one; `first_sequence` is that of the file's first output (1:
-    complete).
+    `breaks` counts places at which the sequence did not rise by one. `first_sequence` is that of the file's first output; 1 if
+    the file is complete.
     """
 
     rows: int = 0
@@ -122,7 +123,7 @@ class SubscribeProgress:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeReport:
-    """Callbacks of a subscriber; each may be called from its thread."""
+    """The callbacks of a subscriber, which it calls from the thread that runs it."""
 
     on_progress: Callable[[SubscribeProgress], None] = lambda progress: None
     on_sequence_break: Callable[[SequenceBreak], None] = lambda place: None
@@ -155,7 +156,7 @@ def subscribe_file(
 
 
 class _Subscription:
-    """A call of `subscribe_file`."""
+    """A call of `subscribe_file`: its arguments, the open file, and the progress."""
 
     def __init__(
         self,
@@ -395,7 +396,7 @@ class _Subscription:
         return f"file {self._path.absolute()}"
 
     def _read(self, partition: Partition, offset: int, end: int | None, wait_ms: int = 0) -> Sequence[Message]:
-        """Returns the next messages; with `end` only those before it, without waiting."""
+        """Returns the next messages from `offset` on. With `end`, returns only those before `end`, and does not wait."""
         self._stop.is_set()  # shows that the work makes progress
         wait_ms = wait_ms if end is None else 0
         try:

@@ -51,7 +51,8 @@ def publish_generated(
 
 
 class _Publication:
-    """A call of `publish_generated`. `position` is the newest position that is known to be published."""
+    """A call of `publish_generated`: its arguments and the running generator. `position` is the newest position that is known
+    to be published."""
 
     def __init__(
         self,
@@ -124,6 +125,6 @@ class _Publication:
     def _checked_state(self) -> str:
         kept = self._generator.save_state()
         if len(kept.encode()) > GENERATOR_STATE_BYTES_MAX:
-            size = f"{len(kept.encode())} bytes between two steps, at most {GENERATOR_STATE_BYTES_MAX} are allowed"
+            size = f"{len(kept.encode())} bytes between two steps; the limit is {GENERATOR_STATE_BYTES_MAX}"
             raise UsageError(f"source {self._name} keeps {size}", hint="keep less in the variables of its code")
         return kept

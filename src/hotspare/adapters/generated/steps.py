@@ -76,4 +76,4 @@ class Generator(Protocol):
         GENERATOR_STATE_BYTES_MAX bytes."""
 
     def due_us(self, step: int) -> int:
-        """Returns when step `step`, from 0 on, is due: microseconds after the first one."""
+        """Returns the time at which step `step`, from 0, is due: microseconds after the first step."""

@@ -126,7 +126,7 @@ def _guessed(title: str, name: str, text: pa.Array) -> GuessedColumn:
 
 
 def _type(title: str, texts: pa.Array) -> tuple[FieldType, str]:
-    """Returns the type of a column without nulls, and the reason."""
+    """Returns the type of a column, and the reason. `texts`: the column's values without nulls, at least one."""
     if _all(texts, _WHOLE) and _reads(texts, FieldType.INT64):
         return _whole_number_type(title, parse(texts, FieldType.INT64)[0])
     if not _any(texts, _CODE) and _any(texts, _DIGITS) and _reads(texts, FieldType.DOUBLE):

@@ -192,7 +192,7 @@ def _serve_all(address: Address, serve: Callable[[LineClient], None], stop: thre
 
 
 class _Either(threading.Event):
-    """An event that is set if one of two events is set."""
+    """An event whose `is_set` is true once one of two events is set."""
 
     def __init__(self, first: threading.Event, second: threading.Event) -> None:
         super().__init__()

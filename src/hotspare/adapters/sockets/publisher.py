@@ -125,8 +125,8 @@ class _ClientLines:
             self._client.send(b"at %d\n" % self._published)
 
     def _append(self, lines: Sequence[bytes]) -> None:
-        """Appends lines. LineClientError if another connection publishes this source, or the bus did not answer: the client has to
-        connect again."""
+        """Appends lines and records them for the client's source. Raises LineClientError if another connection publishes this
+        source, or the bus did not answer; the client has to connect again."""
         rows = self._options.form.canonicalize_rows(lines)
         self._stamps.warn_on_first_rows(rows, self._options.form.topic_message_format)
         self._members.warn_on_first_rows(lines)

@@ -36,7 +36,8 @@ def indexes_key(prefix: str) -> str:
 
 
 def stream_progress_key(prefix: str, stream: str) -> str:
-    """Returns the key of a stream's note: the epoch of its writer, the last sequence written, and the position to read next."""
+    """Returns the key of a stream's progress record: the epoch of its writer, the last sequence written, and the position to read
+    next."""
     return f"{prefix}:_hotspare_written_:{stream}"
 
 

@@ -151,7 +151,7 @@ class LookUps:
             if name and set(fields := tuple(rest.split(";"))) == set(there):
                 return _LookUpIndex(name, fields)
         raise UsageError(
-            f"records {prefix}: have no key or index by {', '.join(there)}",
+            f"records with prefix {prefix!r} have no key or index by {', '.join(there)}",
             detail=f"their key is {told_key}, their indexes are {indexes_text or 'none'}",
             hint="define an index by these fields in the window that writes them",
         )

@@ -1,9 +1,9 @@
 """Writes records into a state database (SPEC G13): each output of a stream once and in order, whichever process dies.
 
 One script on the server writes records and the progress of the stream; it checks epoch and sequence first. So a promotion repeats
-nothing, and an engine that thaws writes nothing. The progress is in the stream's note, a hash under the prefix of its records: the
-epoch of its writer, the last sequence, and the position to read from next. The stream stays on the bus: if the server lost its last
-second, a writer finds an older note and continues from there.
+nothing, and an engine that thaws writes nothing. The progress is a hash under the prefix of the stream's records: the epoch of
+its writer, the last sequence, and the position to read from next. The stream stays on the bus: if the server lost its last
+second, a writer finds older progress and continues from there.
 """
 
 from __future__ import annotations
@@ -90,13 +90,14 @@ class StateWriter:
         with as_bus_error(BusUnavailable):
             is_open, *found = self._open(keys=keys, args=told)
         if not is_open:
-            raise Fenced(f"records {kept.prefix}: are written under a newer epoch of the group")
+            raise Fenced(f"records with prefix {kept.prefix!r} are written under a newer epoch of the group")
         self._sequence = int(found[0])
         return found[1] or None
 
     def write(self, messages: Sequence[RoutedMessage], position: bytes) -> None:
-        """Writes in parts, the last of which records the position: a part that was written is recognized by its sequence.
-        Raises Fenced if another engine writes the records, UnknownResult if no answer arrived."""
+        """Implements `TopicWriter.write`, in parts of at most `records_max` records, the last of which records the position.
+        Messages that are written already are skipped by their sequences. Raises Fenced if another engine writes the records,
+        UnknownResult if the server did not answer."""
         left = [each.message for each in messages if int(each.message.key or b"0") > self._sequence]
         parts = [left[at : at + self._records_max] for at in range(0, len(left), self._records_max)] or [[]]
         for number, part in enumerate(parts, 1):
@@ -106,7 +107,7 @@ class StateWriter:
             with as_bus_error(UnknownResult):
                 done = self._write(keys=[self._note], args=[self._epoch, self._sequence, behind, place, records])
             if not done:
-                raise Fenced(f"records {self._kept.prefix}: are written by another engine, or the server lost some")
+                raise Fenced(f"records with prefix {self._kept.prefix!r} are written by another engine, or the server lost some")
             self._sequence = behind
 
     def close(self) -> None:

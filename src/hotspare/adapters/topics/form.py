@@ -104,7 +104,8 @@ class TopicForm:
 
 
 def _one_row(value: bytes, format_: MessageFormat) -> bytes | None:
-    """Returns the row of a message that clearly has only one, as most do, in a third of the cutter's time; else None."""
+    """Returns the row of a message that has one, by a check that takes a third of the cutter's time. Returns None if the check
+    does not show it: the cutter decides then."""
     if format_ is MessageFormat.CSV:
         row = value.removesuffix(b"\n")
         return None if b"\n" in row else row.rstrip(b"\r")

@@ -43,8 +43,8 @@ class LostOffsets(NamedTuple):
     end: int
 
     def sentence(self, topic: str, ahead: Mapping[int, int]) -> str:
-        """Returns the text of the notice and of its bad event. `ahead`: by shard that has some of the lost rows, the offset
-        before which it has them."""
+        """Returns the text of the notice, and of its bad event. `ahead`: for each shard that has part of the lost rows, the
+        offset before which it has them."""
         told = [f", but shard {shard} has its rows to {min(offset, self.end) - 1}" for shard, offset in sorted(ahead.items())]
         return f"partition {self.partition} of topic {topic}: offsets {self.begin} to {self.end - 1}{''.join(told)}"
 

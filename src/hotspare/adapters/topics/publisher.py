@@ -132,11 +132,12 @@ def publish_topic(
 
 
 class _Overtaken(Exception):
-    """The published position of the source has to be read again."""
+    """Raised if the publisher has to resume from the recorded position: an append is not known to be written, the topic got more
+    partitions, or it no longer holds the next message (OnLost.SKIP)."""
 
 
 class _Publication:
-    """A call of `publish_topic`."""
+    """A call of `publish_topic`: its arguments, and the position up to which the topic is published."""
 
     def __init__(
         self,
@@ -206,7 +207,7 @@ class _Publication:
             raise PositionLost(error.message, detail=error.detail, hint=_TO_SKIP) from None
 
     def _gaps(self, numbers: Iterable[int]) -> list[LostOffsets]:
-        """Returns the gaps between the position and the oldest offsets that the topic holds."""
+        """Returns the gaps of the partitions `numbers`: the offsets from the position to the oldest offset that the topic holds."""
         kept = {number: self._retried(partial(self._reader.bounds, number))[0] for number in numbers}
         offsets = self._position.offsets
         return [LostOffsets(number, offsets[number], begin) for number, begin in kept.items() if offsets[number] < begin]
@@ -236,7 +237,7 @@ class _Publication:
         return starting_position(found, topic, bounds, self._options.start)
 
     def _wanted(self, numbers: Iterable[int]) -> list[int]:
-        """Returns those of the topic's partitions that are read."""
+        """Returns those of the partitions `numbers` that are read: all, or the one that the options name."""
         only = self._options.partition
         return [number for number in numbers if only in (None, number)]
 
@@ -258,7 +259,8 @@ class _Publication:
         self._looked_s = time.monotonic()
 
     def _publish_messages(self, arrived: Sequence[ReceivedMessage], written: MessageFormat) -> None:
-        """Writes the rows of these messages. Either all or none of them are outputs of a project."""
+        """Appends the rows of the messages `arrived`, in the format `written`. The messages must be all outputs of a project, or
+        none."""
         self._members.warn_on_first_rows([message.value for _, message in arrived if not (message.is_tick or _is_output(message))])
         rows, places, is_open = list[bytes](), list[tuple[int, int]](), self._position.open_updates
         for partition, message in arrived:
@@ -294,8 +296,9 @@ class _Publication:
         )
 
     def _append(self, cut: Sequence[Sequence[Piece]], done: TopicPosition, written: MessageFormat) -> None:
-        """Appends pieces. Raises _Overtaken if the inbound topic holds more of this source than this object knows, or no answer
-        arrived."""
+        """Appends `cut`, the pieces of each inbound partition, in the format `written`, and records `done`, the position in the
+        topic after them. Raises _Overtaken if the inbound topic holds more of this source than this object knows, or the bus did
+        not answer."""
         if not self._retried.try_append(lambda: self._source.append(cut, done, written.header)):
             raise _Overtaken
 
@@ -345,7 +348,8 @@ class _TopicSource:
         return known is None or not known.has_read(partition, offset)
 
     def shards_ahead(self, partition: int, offset: int) -> dict[int, int]:
-        """Returns, for each shard whose rows of messages from `offset` on are partly written, the offset before which they are."""
+        """Returns, for each shard that has messages of the external `partition` from `offset` on, the offset before which it has
+        them. So these messages are published in part."""
         known = {number: part.position.offsets.get(partition, 0) for number, part in enumerate(self._parts) if part.position}
         return {number: at for number, at in known.items() if at > offset}
 

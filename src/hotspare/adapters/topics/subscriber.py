@@ -64,11 +64,12 @@ def send_topic(
 
 
 class _Overtaken(Exception):
-    """The position of the stream on the external topic has to be read again."""
+    """Raised if a write is not known to have taken effect: another writer of the source was opened, or the external topic did not
+    answer. The caller opens the writer again, which returns the recorded position."""
 
 
 class _Sending:
-    """A call of `send_topic`."""
+    """A call of `send_topic`: its arguments, and the position up to which the stream is sent."""
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ def check_kafka_name(topic: str) -> None:
 
 
 class KafkaTopics:
-    """Inspects and creates topics. Thread-safe."""
+    """Inspects and creates topics, adds partitions, and deletes messages. Thread-safe."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings

@@ -133,7 +133,7 @@ def submit_persist_request(
     told = list(_parsed_request_facts(coordination.fact_names(group)))
     last, done = requests.greatest_number(told, RequestFactKind.REQUEST), requests.greatest_number(told, RequestFactKind.RESULT)
     if last - done >= waiting_max:
-        what = f"group {group} has {last - done} unfinished requests for snapshots, fewer than {waiting_max} are allowed"
+        what = f"group {group} has {last - done} unfinished requests for snapshots; the limit is {waiting_max}"
         raise UsageError(what, hint="wait until some are done; `hotspare status` shows which engine writes a snapshot")
     coordination.remove_facts(group, requests.removable(told, kept)[:REMOVED_MAX])
     return next(n for n in count(max(last, done) + 1) if coordination.set_fact_once(group, _name(n), wanted) == wanted)

@@ -47,7 +47,7 @@ def record_cut_over(coordination: Coordination, group: str, before: Agreement, m
     version, number = move.version, before.cut_overs + 1
     if number > CUT_OVERS_MAX:
         raise UsageError(
-            f"group {group} has {CUT_OVERS_MAX} upgrade steps, no more are allowed", hint="run the project under a new --prefix"
+            f"group {group} has {CUT_OVERS_MAX} upgrade steps, which is the limit", hint="run the project under a new --prefix"
         )
     wanted = json.dumps(
         {

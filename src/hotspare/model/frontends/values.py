@@ -109,7 +109,7 @@ def parse_schema(text: str, place: Place, found: Mistakes, aliases: Mapping[str,
     whole = True
     parts = text.split(",")
     if len(parts) > FIELDS_MAX:
-        found.add(place, f"a schema has {len(parts)} fields, {FIELDS_MAX} are allowed", "use fewer fields")
+        found.add(place, f"a schema has {len(parts)} fields; the limit is {FIELDS_MAX}", "use fewer fields")
         return None
     for part in parts:
         name, colon, type_text = (piece.strip() for piece in part.partition(":"))

@@ -258,7 +258,7 @@ def _flag_number(value: Any) -> Any:
     if isinstance(value, enum.Flag):
         return value
     if not isinstance(value, int):
-        raise TypeError("a flag is looked for by a number")
+        raise TypeError(f"a flag needs an int or a flag, not {type(value).__name__}")
     return int.__int__(value)
 
 

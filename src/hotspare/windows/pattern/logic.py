@@ -172,7 +172,7 @@ def _operation(operator: LogicOperator, operands: tuple[Logic, ...], limit_us: i
         raise LogicRefused(f"{name} takes no count", "is and seen do")
     wanted = "two or more" if operator in (LogicOperator.FBY, LogicOperator.AND, LogicOperator.OR) else "one"
     if (len(operands) < 2) is (wanted != "one"):
-        raise LogicRefused(f"{name} has {len(operands)} operand{'s' * (len(operands) != 1)}, {wanted} are wanted", _EXAMPLE)
+        raise LogicRefused(f"{name} has {len(operands)} operand{'s' * (len(operands) != 1)}, not {wanted}", _EXAMPLE)
     if operator in OF_AN_EVENT and not isinstance(operands[0], Event):
         raise LogicRefused(f"{name} takes an event of interest, not {operands[0]}", f"write {name}(a) for each event")
     return Operation(operator, operands, limit_us, count or 1)

@@ -106,7 +106,7 @@ def check_pattern(window: Window, pattern: WindowPattern, given: Mapping[str, Sc
     if not pattern.events:
         found.add(place, f"{label} has no events of interest", "add one")
     if len(pattern.events) > EVENTS_MAX:
-        found.add(place, f"{label} has {len(pattern.events)} events of interest, {EVENTS_MAX} are allowed", "use several windows")
+        found.add(place, f"{label} has {len(pattern.events)} events of interest; the limit is {EVENTS_MAX}", "use several windows")
     for name in repeated(event.name for event in pattern.events):
         found.add(place, f"{label} has two events of interest {name}", "give one of them another name")
     for event in pattern.events:

@@ -200,7 +200,7 @@ def _fitted(values: Any, type_: FieldType, count: int) -> pa.Array:
         values = opaque_values(values)
         return _cast(values, type_) if isinstance(values, pa.Array) else _of_list(list(values), type_)
     if isinstance(values, list | tuple | pa.Array) and not type_.is_array:
-        raise TypeError("is a list of its own; make it of a column, or return a single value for all rows")
+        raise TypeError("is a list or array that the code built; compute it from a column, or return one value for all rows")
     return _cast(pa.repeat(values if isinstance(values, pa.Scalar) else pa.scalar(values), count), type_)
 
 

@@ -203,7 +203,7 @@ def _check_options(window: TransposeWindow, found: Mistakes) -> None:
             found.add(window.place, f"the tag {tag!r} of window {window.name} cannot be part of a field name", "use another tag")
     for what, names in (("values for each tag", window.values), ("fields to group by", window.group_by)):
         if len(names) > NAMES_MAX:
-            found.add(window.place, f"window {window.name} has {len(names)} {what}, {NAMES_MAX} are allowed", "use fewer")
+            found.add(window.place, f"window {window.name} has {len(names)} {what}; the limit is {NAMES_MAX}", "use fewer")
     if window.mode is Mode.LONG and window.group_by:
         found.add(
             window.place, f"window {window.name} is long and has fields to group by", "leave them out: a long window keeps nothing"
