@@ -61,8 +61,11 @@ def is_relative_option(name: str, value: str) -> bool:
 
 
 def absolute_path_or_url(text: str, folder: Path | None = None) -> str:
-    """Returns the path that a `file:` URL without options names, `absolute_url` of another text with a scheme, `absolute_path` of
-    any other text, and "" of an empty one. UsageError for a `file:` URL with a relative path, which URLs do not have."""
+    """Returns a path or URL that does not depend on the current folder. A `file:` URL without options becomes its path, another
+    URL the result of `absolute_url`, and any other text that of `absolute_path`; "" stays "".
+
+    `folder`: the base of relative paths. Raises UsageError for a `file:` URL with a relative path.
+    """
     if found := _FILE.fullmatch(text):
         return unquote(found[1])
     if _RELATIVE_FILE.match(text):

@@ -128,8 +128,8 @@ class ClockSkew:
 
     @property
     def ahead_ms(self) -> int | None:
-        """The upper bound of the milliseconds by which this engine's clock is ahead; negative if the bus's is ahead. None without
-        samples."""
+        """The upper bound of the milliseconds by which this engine's clock is ahead; if negative, the bus's clock is ahead. None
+        without samples."""
         if self._least_us is None:
             return None
         least_us = self._least_us if self._before_us is None else min(self._least_us, self._before_us)

@@ -422,8 +422,8 @@ def peer_addresses(options: EngineOptions, coordination_url: str) -> tuple[HostP
 
 
 def retry_while_locked(call: Callable[[], _T], clock_s: Callable[[], float] = time.monotonic) -> _T:
-    """Returns the call's result, after repeating the call while the bus is locked; the call must be repeatable. Raises BusLocked at
-    the end.
+    """Returns the call's result; repeats the call while it raises BusLocked. Raises BusLocked after LOCKED_WAIT_S (30 s). The
+    call must be repeatable.
 
     An engine that starts has no role yet that a spare would have to take over, so it may wait.
     """

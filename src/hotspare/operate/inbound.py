@@ -138,8 +138,8 @@ def _unknown(bus: Bus, topic: str, target: Target) -> UsageError:
 
 
 def _starting(target: Target) -> dict[str, str]:
-    """Returns the engines of the window's project that are starting, with the phase of each; empty if their coordination is
-    unknown."""
+    """Returns the phase of each engine of the window's project that is starting, by engine, without engines that are known to be
+    dead. Empty if no engine is starting, or coordination cannot be reached."""
     from hotspare.base.errors import HotspareError
     from hotspare.bus.naming import group_name, whole_group
     from hotspare.host.starting import STARTING

@@ -25,7 +25,8 @@ class ProgressPoints:
         return len(self._points)
 
     def add(self, point: Progress) -> None:
-        """Appends the newest point. Beyond the maximum, removes the inner point whose neighbours are closest to each other."""
+        """Appends the newest point; ignores one that equals the last. Beyond the maximum, removes the inner point whose
+        neighbours are closest to each other."""
         if self._points and point == self._points[-1]:
             return
         self._points.append(point)
