@@ -84,8 +84,8 @@ def local_file_path(place: str) -> Path:
 
 
 def user_folder(variable: str, default: str) -> Path:
-    """Returns hotspare's folder below the folder that the XDG `variable` names, or below `default` in the user's home if the
-    variable does not name an absolute path."""
+    """Returns the folder `hotspare` below the folder that the XDG `variable` names. If the variable does not name an absolute
+    path, it is below `default` in the user's home."""
     named = Path(os.environ.get(variable, ""))
     return (named if named.is_absolute() else Path.home() / default) / "hotspare"
 

@@ -136,8 +136,8 @@ def _is_frozen(process_id: int) -> bool:
 
 
 def process_command(process_id: int) -> str:
-    """Returns the program and the words before its first option, without addresses and assignments, which may be secret;
-    "unknown" if it is not visible."""
+    """Returns the names of the program and of its arguments before the first option, cut to a length for messages. Leaves out
+    addresses and assignments, which may be secret. Returns "unknown" if the process is not visible."""
     try:
         words = psutil.Process(process_id).cmdline()
     except psutil.Error:

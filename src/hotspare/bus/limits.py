@@ -118,7 +118,7 @@ def check_read(partition: Partition, offset: int, messages_max: int, bytes_max: 
 
 
 def check_record(key: bytes, record: bytes | None) -> None:
-    """Raises UsageError for a record whose key or value exceeds the limits."""
+    """Raises UsageError if the record, or its key, exceeds the limits. None as `record` is always valid."""
     if record is not None and (len(key) > RECORD_KEY_BYTES_MAX or len(record) > RECORD_BYTES_MAX):
         raise UsageError(
             f"a record of {len(record)} bytes under a key of {len(key)} bytes cannot be stored",

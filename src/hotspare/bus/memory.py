@@ -163,8 +163,8 @@ class MemoryBus:
 
 
 def _strike(bus: MemoryBus, client: str, operation: BusOperation) -> BusFault:
-    """Called before a call has any effect. Raises the error of a fault that prevents the call; returns any other fault (or NONE),
-    which the caller applies after its write."""
+    """Asks for the fault of a call, before the call has any effect. Raises the error of a fault that prevents the call; returns
+    any other fault (or NONE), which the caller applies after its write."""
     fault = bus.faults.bus_fault(client, operation)
     if fault is BusFault.LOCKED:
         error = BusLocked("the bus is locked by another process", detail=f"client {client}, {operation.value}")

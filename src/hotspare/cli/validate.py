@@ -132,8 +132,8 @@ def _retention(
     snapshots: Sequence[str],
     groups: Sequence[str],
 ) -> tuple[Finding, ...]:
-    """Returns the findings about the retention of topics, given by `topic_retention_ms` or read from the bus, and about the age of
-    the newest snapshot in the store."""
+    """Returns the findings about the retention of topics, and about the age of the newest snapshot in the store.
+    `topic_retention_ms` overrides what the bus reports. Without a bus, the age is not checked."""
     import time
     from contextlib import ExitStack
 

@@ -56,8 +56,8 @@ class Core(Protocol):
         """
 
     def limit_part_rows(self, extra_rows: int) -> None:
-        """Limits, from the next part on, how many rows one input row (such as a tick) may cause in a part, besides a few for each
-        input row."""
+        """Limits the rows that one input row, such as a tick, may cause in a part: at most `extra_rows` in addition to a few for
+        each input row. Takes effect with the next part."""
 
     @property
     def is_between_batches(self) -> bool:

@@ -137,8 +137,8 @@ def _mistakes_of(error: HotspareError, file: Path) -> tuple[Mistake, ...]:
 
 
 def findings(assessed: Sequence[tuple[str, Sequence[Mistake]]]) -> list[KindCount]:
-    """Returns the mistakes of projects, counted by kind; kinds of the most projects first. `assessed`: pairs of a project's name
-    and its mistakes."""
+    """Returns the mistakes of projects, counted by kind; the kinds that concern the most projects first. `assessed`: pairs of a
+    project's name and its mistakes."""
     places: dict[tuple[str, RemedyKind], list[tuple[str, Mistake]]] = {}
     for project, mistakes in assessed:
         for mistake in mistakes:

@@ -61,8 +61,8 @@ class RowDestination(NamedTuple):
 def row_destination(bus: Bus, target: Target, schema: Schema | None, told: Callable[[str], None]) -> RowDestination:
     """Returns the destination of rows, after creating the topic if needed; `told` is then called with a sentence.
 
-    Raises UsageError if the topic is missing and `target` does not allow to create it, if its number of partitions is not the
-    target's shards, or if no field determines the partition of a row.
+    Raises UsageError if the topic is missing and `target` does not allow to create it, or has another number of partitions than
+    the target's shards. Also raises UsageError if no field determines the partition of a row.
     """
     from hotspare.adapters.failover.partition_count_check import PartitionCountCheck
     from hotspare.bus.contract import Partition

@@ -202,7 +202,7 @@ def _engine(member: Member, topics: Sequence[str], ends: Mapping[tuple[str, int]
 
 
 def _liveness(member: Member, leader: Leader, newest_ms: int) -> Document:
-    """Returns the members of an engine's document that depend on the current time, which is taken to be the time of the group's
+    """Returns the facts of an engine's document that depend on the current time, which is taken to be the time of the group's
     newest record."""
     silent_ms, age_ms = newest_ms - member.seen_ms, _number(member.detail.get("role_age_ms"))
     heard_us = time.time_ns() // 1000 - silent_ms * 1000

@@ -48,7 +48,8 @@ class TablesRequest:
     """A request to replay tables. `inputs`: Parquet files or folders, by source window. `outputs`: the folder to write, by window.
     `bad`: the folder for bad events, "" to fail on the first one.
 
-    `times`: the field that orders the rows, by source window. `master` and `conf`: as in Spark.
+    `times`: the field that orders the rows, by source window. `master` and `conf`: as in Spark. `properties`, `home`, `name`: as
+    for `loaded_project`.
     """
 
     project: Path

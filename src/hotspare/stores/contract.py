@@ -49,11 +49,13 @@ class SnapshotInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """The content of a snapshot: `header` and `pages`, exactly as written. A page that was a `Content` whose `store_key` the store
-    knew has the bytes of the earlier encoding.
+    """The content of a snapshot: `header` and `pages`, exactly as written. If a page was a `Content` that was not encoded again,
+    because the store had the content of its `store_key`, its bytes are those of the earlier encoding.
+
     A large snapshot may be read page by page on access, from any thread. The store keeps its pages as long as `pages` is in use.
     Access to `pages` raises the errors of `Store.get`. A lazy `pages` also has the methods `store_key_of(page)`, which returns the
-    value for `Content.set_store_key`, and `prefetch_pages(pages)`, which announces accesses."""
+    value for `Content.set_store_key`, and `prefetch_pages(pages)`, which announces accesses.
+    """
 
     header: bytes
     pages: Mapping[str, bytes]
@@ -73,8 +75,8 @@ class Content(Protocol):
 
 
 class Store(Protocol):
-    """Safe to use from several processes at once. `group` separates groups. Bytes are returned as they were written or not at
-    all."""
+    """A store of snapshots, which several processes may use at once. `group` separates groups. Bytes are returned as they were
+    written or not at all."""
 
     def identity(self) -> str:
         """Compare-and-set: returns the store's random id, 32 hexadecimal digits, created by the first call. The id never changes.

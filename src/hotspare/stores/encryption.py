@@ -29,8 +29,8 @@ _HEADER = ""
 
 
 def split_encryption_key(url: str) -> tuple[str, str]:
-    """Returns the URL without the options for the key, and the key in hexadecimal that the URL names by file or environment
-    variable, "" if it names none. Raises UsageError if the key cannot be read. No message shows the key."""
+    """Returns (URL without the options for the key, key in hexadecimal). The URL names the key by file or environment variable;
+    the key is "" if it names none. Raises UsageError if the key cannot be read. No message shows the key."""
     base, question, query = url.partition("?")
     rest, named = [], {}
     for option in query.split("&") if question else ():

@@ -24,7 +24,8 @@ def is_identity(text: str) -> bool:
 
 
 def check_name(what: str, name: str) -> None:
-    """Raises UsageError for an invalid name. `what` is group, snapshot, engine or page. Some databases ignore trailing blanks."""
+    """Raises UsageError for an invalid name: empty, too long for NAME_LENGTH_MAX, not printable, or ending in a blank, which some
+    databases ignore. `what` is group, snapshot, engine or page."""
     if not name or len(name) > NAME_LENGTH_MAX or not name.isprintable() or name.endswith(" "):
         hint = f"use 1 to {NAME_LENGTH_MAX} printable characters; the last one must not be a blank"
         raise UsageError(f"{what} name {name[:40]!r} cannot be used in a store", hint=hint)

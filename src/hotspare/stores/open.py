@@ -36,7 +36,7 @@ def open_store(url: str, access: Access = Access.CHANGE, settings: StoreSettings
 
 def open_existing_store(url: str, access: Access = Access.LOOK) -> Store:
     """Returns the store at `url`, as `open_store` does. Raises UsageError also if the URL names a folder or file that does not
-    exist, so that a misspelled name or an unmounted file system creates none."""
+    exist. So a misspelled name or an unmounted file system creates none."""
     if not may_store_exist(url):
         what = f"there is no {'folder' if url.startswith('file:') else 'file'} {_place(url)}"
         raise UsageError(f"no snapshot store at {url}", detail=what, hint="check the name, and that its file system is mounted")

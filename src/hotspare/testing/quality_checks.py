@@ -25,13 +25,13 @@ class DeliveredOutput:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The uninterrupted run of one stream.
+    """The uninterrupted run of one stream. `last`: the newest sequence at the time of the check.
 
-    - `last`: the newest sequence at the time of the check.
-    - `times_ms`: the time at which each output could first be computed (sequence n at index n - 1), for windows by time; may be
-    empty. - `epochs_short_of_window`: epochs whose engine was restored less than a window before it became active, so that its
-    buffer was
-      not full.
+    `times_ms`: the time at which each output could first be computed (sequence n at index n - 1), for windows by time; may be
+    empty.
+
+    `epochs_short_of_window`: epochs whose engine was restored less than a window before it became active, so its buffer was not
+    full.
     """
 
     last: int

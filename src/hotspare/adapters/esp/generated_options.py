@@ -127,7 +127,8 @@ def code_source_factory(connector: Connector, schema: Schema, home: Path) -> Cal
 
 
 def _has_all_files(connector: Connector, home: Path) -> bool:
-    """Whether every file that the code opens exists, as far as its text shows."""
+    """Whether the files that the code opens exist, as far as its text shows. For Lua every file has to; for Python, whose text
+    names files less clearly, one of the project's files is enough."""
     code = connector.get("code")
     if connector.kind == Language.LUA.value:
         return opened_paths(code) == file_texts(code, home).keys()

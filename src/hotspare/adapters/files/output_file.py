@@ -183,8 +183,8 @@ class OutputFile:
         return size > 0 and (0 < rotation.part_bytes <= size or 0 < rotation.part_s <= age_s)
 
     def next_part(self, position: SubscriberPosition) -> SubscriberPosition:
-        """Records what is written, and begins the next part. Only called with rows to write, so no part stays empty. Inside
-        `writing`."""
+        """Records what is written, and begins the next part. Call it inside `writing`, and only with rows to write, so that no
+        part stays empty."""
         position = self.sync_and_record(position)
         position = replace(position, part=position.part + 1, file_bytes=0, opened_s=int(self._wall_clock()))
         self._record(position)

@@ -106,11 +106,11 @@ def publish_file(
     """Publishes until the end of the file, `events_max`, or `stop`; a growing file ends by `stop` only.
 
     With `routing` each row goes to the partition that it belongs in, else all go to `partition`. `count` checks that the topic
-    still has the partitions that the routing was computed for.
+    still has the partitions that the routing was computed for. `warn` gets sentences about suspicious first rows.
 
-    UsageError if the topic has another number of partitions, or the file cannot be read, does not fit the schema (SPEC I10), or is
-    not the file that publishing began with. BusError if the bus stays unreachable, which `troubled` gets before. `warn` gets
-    sentences about suspicious first rows.
+    UsageError if the topic has another number of partitions, or the file cannot be read or does not fit the schema (SPEC I10).
+    UsageError also if the file is not the one that publishing began with. BusError if the bus stays unreachable, which `troubled`
+    gets before.
     """
     stamps = StampUnitCheck(str(path), options.form.schema, warn)
     publication = _Publication(

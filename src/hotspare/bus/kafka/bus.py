@@ -180,7 +180,8 @@ class KafkaBus:
         return KafkaProducer(group, tuple(output_topics), writers, self._record_of(group), self._settings)
 
     def _shards(self, group: str, output_topics: Sequence[str]) -> int:
-        """Returns the number of groups that share the progress topic: the number of partitions of an output topic."""
+        """Returns the number of partitions that the progress topic needs: one for each shard of the project, 1 for an undivided
+        project."""
         if whole_group(group) == group or not output_topics:
             return own_partition(group) + 1
         return self._topics.cached_partitions(output_topics[0]) or 1

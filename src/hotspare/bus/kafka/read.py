@@ -158,8 +158,8 @@ class KafkaReader:
     # --- waiting for messages --------------------------------------------------------------------------------------------
 
     def _wait(self, cursor: Cursor, offset: int, wait_ms: int, messages_max: int, known: Offsets | None) -> None:
-        """Waits for a first message; called if the cursor has no prefetched message. Existing messages are awaited for the timeout
-        of a call, new ones for `wait_ms`. Raises PositionLost, BusUnavailable."""
+        """Waits for a first message; the cursor must have no prefetched message. Existing messages are awaited for the timeout of
+        a call, new ones for `wait_ms`. Raises PositionLost, BusUnavailable."""
         if wait_ms and self._has_reached_end(cursor):
             self._fetch_until(cursor, time.monotonic() + wait_ms / 1000, messages_max)
             return

@@ -163,8 +163,8 @@ class KafkaTopics:
         return known
 
     def message_bytes_max_of(self, topics: Sequence[str]) -> dict[str, int]:
-        """Returns the limit in bytes of one batch for each topic, looked up in the cluster. Assumes Kafka's default if the cluster
-        does not report it."""
+        """Returns the limit in bytes of one batch for each topic, looked up in the cluster; at most the client's own limit.
+        Assumes Kafka's default if the cluster does not report the topic's limit."""
         try:
             found = self.configs(topics)
         except BusUnavailable:

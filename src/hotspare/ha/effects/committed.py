@@ -99,8 +99,8 @@ def _locate_committed_output(state: GroupState, stream: str) -> None:
 
 
 def _covered_by_other_project(state: GroupState, stream: str) -> int:
-    """Returns the last held sequence whose input the other project already answered; 0 if that project committed nothing. Only for
-    streams that it does not have."""
+    """Returns the last held sequence of `stream` whose input the other project already answered; 0 if that project committed
+    nothing. 0 also for a stream that both projects have."""
     held = state.held.streams[stream]
     return max(
         (held.sequence_at_or_before(OutputMark(0, at, 0)) for at in renumbering.other_outputs_before(state.projects, stream)),
@@ -109,7 +109,7 @@ def _covered_by_other_project(state: GroupState, stream: str) -> int:
 
 
 def renumber_outputs(state: GroupState, streams: Iterable[str]) -> None:
-    """Renumbers the held outputs of `streams` so that they follow the newest committed ones. Called only in the active engine."""
+    """Renumbers the held outputs of `streams` so that they follow the newest committed ones. Only the active engine may do so."""
     for stream in streams:
         held, newest = state.held.streams[stream], _newest(state, stream)
         held.renumber_from(newest, max(held.sequence_at_or_before(newest), _covered_by_other_project(state, stream)))
@@ -142,7 +142,8 @@ def accept_committed(state: GroupState) -> None:
     """Makes this engine continue after what is committed although its own outputs differ, and releases the held outputs up to
     there.
 
-    Called if another spare agrees with this engine against the committer, or no other engine can take over.
+    The caller has made sure that another spare agrees with this engine against the committer, or that no other engine can take
+    over.
     """
     for stream, known in state.streams.items():
         state.streams[stream] = rules.after_overruling(known)
@@ -172,13 +173,14 @@ def record_own_commit(state: GroupState, published: Mapping[str, Progress], sent
 
 
 def reset_sent_sequences(state: GroupState) -> None:
-    """Resets, in every stream, the sequences that this engine sent under older epochs. Called when it has won a new epoch."""
+    """Resets, in every stream, the sequences that this engine sent under older epochs. It must have won a new epoch."""
     for stream, known in state.streams.items():
         state.streams[stream] = rules.after_new_epoch(known)
 
 
 def release_by_quality(state: GroupState, now_ms: int) -> None:
-    """Releases the held outputs that a spare need not retain, by each stream's quality. Called after outputs were held.
+    """Releases the held outputs that a spare need not retain, by each stream's quality. To be called each time after outputs were
+    held.
 
     The digests of released outputs are retained, to be compared with what is committed.
     """

@@ -29,8 +29,8 @@ def start_inbound_check(state: GroupState, ports: Ports) -> None:
 
 
 def apply_inbound_findings(state: GroupState) -> None:
-    """Makes this engine refuse to continue if a check found another partition count; the reason names it. Called at the start of
-    each run of the HA loop."""
+    """Makes this engine refuse to continue if a check found another partition count; the reason names it. The HA loop calls it at
+    the start of each run."""
     while state.inbound_findings:
         found = state.inbound_findings.popleft()
         if found and not state.role_state.refusal:

@@ -230,8 +230,8 @@ class JoinProcedure:
                 self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
     def _state(self, version: ProjectVersion) -> Generator[str, None, tuple[Core, str, OutputNumbering]]:
-        """Returns (core, name of its snapshot or "", shifts of its streams), from the newest snapshot that can be used, else with
-        the state of the origin. Raises StateError if the project needs a snapshot and none is usable."""
+        """Returns (core, name of its snapshot or "", shifts of its streams). The core has the state of the newest snapshot that
+        can be used, else that of the origin. Raises StateError if the project needs a snapshot and none is usable."""
         unusable: set[str] = set()
         for _ in range(_LISTINGS_MAX):
             yield "list snapshots"

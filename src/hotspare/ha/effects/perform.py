@@ -80,7 +80,7 @@ def perform(action: do.HaAction, state: GroupState, ports: Ports) -> None:
 
 
 def _lease_kept(action: do.HaAction, state: GroupState, ports: Ports) -> AbstractContextManager[None]:
-    """Keeps the lease while a call of the bus is under way that may take longer than it."""
+    """Keeps the lease while a call of the bus is under way that may take longer than the lease."""
     if not lease_rules.may_outlast_lease(action):
         return contextlib.nullcontext()
     if not isinstance(action, lease_rules.COMMITS):

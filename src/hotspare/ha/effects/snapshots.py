@@ -168,7 +168,7 @@ def abandon_stuck_jobs(state: GroupState, ports: Ports) -> None:
 
 
 def record_store_results(state: GroupState, ports: Ports) -> None:
-    """Records the results of ended background jobs in the state. Called at the start of each run of the HA loop."""
+    """Records the results of ended background jobs in the state. The HA loop calls it at the start of each run."""
     while (done := state.store_jobs.take_ended()) is not None:
         candidate = done.job.candidate
         if done.failure:
@@ -231,8 +231,8 @@ def _record_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> 
 
 
 def keep_newest(store: Store, group: str, name: str, keep: int, hear: Callable[[], None] = lambda: None) -> None:
-    """Deletes older snapshots of the group in `store`, where snapshot `name` was just confirmed, so that `keep` remain. Calls
-    `hear` before each deletion.
+    """Deletes older snapshots of the group in `store`, where snapshot `name` was just confirmed, so that `keep` remain. Deletes at
+    most DISCARDED_MAX of them, and calls `hear` before each deletion.
 
     A reader of a deleted snapshot can finish reading it (`Store.get`).
     """

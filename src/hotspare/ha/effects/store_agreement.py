@@ -17,7 +17,7 @@ _FACT = "store-"
 
 def agree_on_store(coordination: Coordination, store: Store, group: str, other: OtherStore) -> str:
     """Returns the id of `store` after the group agreed on it. Raises StateError if the group's snapshots are in another store,
-    unless `other` accepts the move."""
+    unless `other` accepts the move; also if another engine recorded another store meanwhile."""
     own, newest, version = store.identity(), None, 0
     while (known := coordination.fact(group, f"{_FACT}{version}")) is not None:
         version += 1

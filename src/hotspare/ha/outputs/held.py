@@ -79,8 +79,8 @@ _TRAIL_ROWS_MAX = 1 << 16
 class DigestTrail:
     """The digests of outputs that a spare released before they were known to be committed, by rising sequence. Not thread-safe.
 
-    A stream that may lose outputs is not held, or only for a while. Eight bytes per output are enough to detect that its outputs
-    differ from those committed, and to keep a snapshot of such a state from being confirmed (SPEC D14).
+    A stream that may lose outputs is not held, or only for a while. Its digests, eight bytes per output, show whether its outputs
+    differ from those committed. So a snapshot of a state that differs is never confirmed (SPEC D14).
     """
 
     def __init__(self, rows_max: int = _TRAIL_ROWS_MAX) -> None:
@@ -214,11 +214,11 @@ class HeldStream:
                 return
 
     def sequence_at_or_before(self, newest: OutputMark) -> int:
-        """Returns the sequence of the last held output that `newest`'s partition caused and whose input position is not after
-        `newest`'s; the base's if none.
+        """Returns the sequence of the held output with the id and digest of `newest`, an output of the stream that another project
+        may have computed.
 
-        `newest` is an output of the stream that another project may have computed. If that very output is held, returns its
-        sequence, otherwise that of the last output of its input position.
+        If that output is not held, returns the sequence of the last held output that the same partition caused at the same or an
+        earlier input position. If there is none, returns the base's sequence.
         """
         place, at = self._base.sequence, newest.output_id
         if at is None or (at, newest.digest) == (self._base.output_id, self._base.digest):

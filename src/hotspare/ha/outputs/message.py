@@ -35,7 +35,7 @@ from hotspare.rows.routing import row_keys
 def output_message(block: pa.RecordBatch, format_: MessageFormat, epoch: int, codec: BlockCodec) -> Outgoing:
     """Returns one message for a block of at least one output, with consecutive sequences.
 
-    If the stream has beats, the outputs of the block must have the same cause time, and a beat must be a block of its own
+    If the stream has beats, the outputs of the block must have the same cause time. A beat must then be a block of its own
     (`message_starts`).
     """
     rows = without_causes(block)

@@ -85,8 +85,8 @@ def after_new_epoch(known: StreamFacts) -> StreamFacts:
     """Returns the facts after a new epoch was won, without what this engine sent under the last one: from now on only progress
     counts.
 
-    Not called when an engine fences again under the same epoch after a commit of unknown result, since no other engine commits
-    under it. Otherwise a trimmed stream whose commits fail more often than its progress is written would never advance.
+    An engine that fences again under the same epoch, after a commit of unknown result, keeps these facts, since no other engine
+    commits under it. Otherwise a trimmed stream whose commits fail more often than its progress is written would never advance.
     """
     return replace(known, sent=0, unrecorded_since_ms=None)
 

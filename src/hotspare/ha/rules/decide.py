@@ -388,8 +388,8 @@ def _active(view: View) -> Iterator[Duty]:
 
 
 def _hand_over(view: View) -> Iterator[Duty]:
-    """Yields the release of the role, if a stop or a switch-over is requested. For a switch-over a successor must exist. Called
-    once everything is committed."""
+    """Yields the release of the role, if a stop or a switch-over is requested. For a switch-over a successor must exist.
+    Everything must be committed."""
     if view.role_state.is_stop_requested:
         yield Duty(view.contacts.coordination_retry_ms, do.GiveUp(best_standby(view), Reason.STOP_ASKED))
     elif view.leadership.switchover is not None:

@@ -18,7 +18,7 @@ class Attempt(Enum):
 
 
 class Reached(Enum):
-    """Whether this spare ever reached the holder's process under this epoch."""
+    """Whether this spare ever reached the holder's process under the holder's present epoch."""
 
     NEVER = "never"
     BEFORE = "before"

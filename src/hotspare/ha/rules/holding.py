@@ -20,10 +20,10 @@ def has_to_hold_all(role: Role) -> bool:
 
 
 def releasable_through(quality: Quality, last_sequence: int, arrivals: Iterable[tuple[int, int]], now_ms: int) -> int:
-    """Returns the sequence up to which a spare may release outputs by `quality`: all, all before a window of the newest, or none
-    (0).
+    """Returns the sequence up to which a spare may release outputs by `quality`. Simple: the newest, `last_sequence`. Buffered:
+    the last one before the window that ends with the newest. All others: 0, so none is released.
 
-    `last_sequence` is the newest output. `arrivals`: pairs (sequence, time computed), used only for a window of time.
+    `arrivals`: pairs (sequence, time computed), used only for a window of time.
     """
     if quality.kind is QualityKind.SIMPLE:
         return last_sequence

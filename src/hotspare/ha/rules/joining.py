@@ -69,8 +69,8 @@ class StoreVerdict(Enum):
 
 
 def judge_store(stands: str | None, own: str, other: OtherStore) -> StoreVerdict:
-    """Returns whether an engine whose store has the id `own` may join its group. The first argument is the id of the group's store;
-    None: the group has none yet."""
+    """Returns whether an engine whose store has the id `own` may join a group whose store has the id given first; None as that id:
+    the group has no store yet."""
     if stands == own:
         return StoreVerdict.SAME
     return StoreVerdict.REFUSED if stands is not None and other is OtherStore.REFUSE else StoreVerdict.BEGUN

@@ -150,8 +150,8 @@ def is_progress_due(view: View, stream: StreamView, sequence: int) -> bool:
 
 
 def rotated_streams(outbound: Sequence[OutputStream], cut: str) -> Sequence[OutputStream]:
-    """Returns the streams rotated to begin after `cut`, the stream that the last transaction cut, so that a long backlog of one
-    stream never starves the others."""
+    """Returns the streams rotated to begin after `cut`, the stream that the last transaction cut. So a long backlog of one stream
+    never starves the others."""
     first = next((i + 1 for i, output in enumerate(outbound) if output.stream == cut), 0)
     return (*outbound[first:], *outbound[:first])
 

@@ -75,8 +75,8 @@ def has_other_project_news(known: Projects, progress: Mapping[str, Progress]) ->
 
 
 def other_outputs_before(known: Projects, stream: str) -> tuple[OutputId, ...]:
-    """Returns the outputs, besides the stream's newest committed one, after whose input positions this engine's outputs of the
-    stream may begin. Empty for streams that both projects have."""
+    """Returns the newest outputs of the other project, by partition, if only this engine's project has the stream; else (). This
+    engine's outputs of the stream may begin only after their input positions, as after the stream's newest committed output."""
     return known.other_project_outputs if stream in known.own_only_streams else ()
 
 
@@ -84,8 +84,8 @@ def is_numbering_own(known: Projects, stream: str, committed: Progress | None) -
     """Whether the newest committed output of a stream proves its numbers for this engine: its own project published it, and
     publishes now.
 
-    In a stream that the other project lacks, the output must also be newer than the last change, because that project answered
-    input after the earlier outputs.
+    In a stream that the other project lacks, the output must also be newer than the last change, because the other project
+    answered input after the earlier outputs.
     """
     epoch, newest = 0 if committed is None else committed.epoch, known.newest_change
     return is_own_epoch(known, newest) and is_own_epoch(known, epoch) and (epoch >= newest or stream not in known.own_only_streams)
@@ -97,10 +97,11 @@ def is_behind(
     reads: Collection[tuple[int, int]],
     before: tuple[OutputId, ...] = (),
 ) -> bool:
-    """Whether an engine that continues at `next_offsets` may still compute outputs of a stream with an unknown shift that precede
-    committed ones.
+    """Whether an engine that continues at `next_offsets` may still compute outputs, of a stream with an unknown shift, that
+    precede committed ones.
 
-    Committed ones are the newest of the stream, and `before` (`other_outputs_before`). Only the partitions `reads` count.
+    The committed ones are the newest of the stream and those in `before` (`other_outputs_before`). Only the partitions in `reads`
+    count.
     """
     own = None if known.committed is None else known.committed.output_id
     ends = before if own is None else (own, *before)

@@ -62,8 +62,8 @@ def is_settled(view: View, candidate: Candidate) -> bool:
 
 
 def _numbered(view: View, candidate: Candidate) -> list[tuple[StreamView, int]]:
-    """Returns, for each stream, its view and the sequence of its newest output before the candidate, corrected by shifts found
-    since."""
+    """Returns, for each stream, its view and the sequence of its newest output in the candidate. The sequence includes the change
+    of the stream's shift since the candidate was taken."""
     known = ((view.streams[stream], stream, n) for stream, n in candidate.sequences.items())
     return [(each, n + each.shift - candidate.shifts.get(stream, 0)) for each, stream, n in known]
 

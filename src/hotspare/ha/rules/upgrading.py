@@ -84,12 +84,12 @@ class Agreement:
 
     @property
     def offered(self) -> ProjectVersion | None:
-        """The project that was offered later, of two; None if the group runs only one."""
+        """The project with the later offer, of the two that run; None if the group runs only one."""
         return None if self.other is None else max(self.leading, self.other, key=lambda version: version.number)
 
     def changed_streams_of(self, makers: Collection[int]) -> frozenset[str]:
-        """Returns the streams whose outputs may differ between the projects with these numbers, `makers`. Beyond the two present
-        projects, those are all that ever changed."""
+        """Returns the streams whose outputs may differ between the projects with the numbers `makers`. If `makers` are not only
+        the two present projects, these are all streams that ever changed."""
         offered = self.offered
         is_known = offered is not None and self.other is not None and {self.leading.number, self.other.number} >= set(makers)
         return offered.changed_streams if is_known and offered is not None else self.ever_changed_streams

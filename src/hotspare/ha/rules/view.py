@@ -47,8 +47,8 @@ class PeerPort(Protocol):
     """Watches the connection to one leader at a time."""
 
     def watch(self, leader: Leader) -> None:
-        """Makes `status` report on the holder in `leader` from now on; the status is UNKNOWN at first, and stays so for a holder
-        ""."""
+        """Makes `status` report on the holder in `leader` from now on. The status is UNKNOWN at first, and stays UNKNOWN if the
+        holder is ""."""
 
     def status(self) -> PeerStatus: ...
 

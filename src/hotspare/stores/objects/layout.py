@@ -75,7 +75,8 @@ class Listing:
 
 @dataclass(slots=True)
 class Claims:
-    """The claims of all writers of a group: the last sign of life of each, and the pages of other writers on which they rely."""
+    """The claims of all writers of a group. `alive_us`: the last sign of life of each writer. `keys`: the keys of each writer's
+    claims. `pages`: the pages of other writers on which any of them relies."""
 
     alive_us: dict[str, int] = field(default_factory=dict)
     keys: dict[str, list[str]] = field(default_factory=dict)
