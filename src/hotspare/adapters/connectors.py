@@ -92,7 +92,7 @@ class ConnectorStatus:
         self._set_state(state)
 
     def record_failure(self, error: str, pause_s: float) -> None:
-        """Records that the connector's work failed, and begins again after `pause_s` seconds."""
+        """Records that the connector's work failed with `error`, and is tried again after `pause_s` seconds."""
         self._set_state(ConnectorState.FAILED, error, self._clock_s() + pause_s)
 
     def _set_state(self, state: ConnectorState, error: str = "", next_try_s: float | None = None) -> None:
@@ -510,8 +510,8 @@ class ConnectorSet:
         return {}
 
     def _until_done(self, task: _Task, run: _Run, standing: ConnectorStatus, log: Log) -> None:
-        """Runs the task's work. Repeats it while another engine has the file or the bus is unreachable, and logs each new reason
-        once."""
+        """Runs the task's work until it ends or the connectors are stopped. Repeats it after each retryable error, for example
+        while another engine has the file, and after the end of its turn. Logs each new reason once."""
         told = ""
         for _ in _WAIT_RETRY.tries(run.stopped.wait):
             if run.stopped.is_set():

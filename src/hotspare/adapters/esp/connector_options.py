@@ -69,7 +69,7 @@ def publish_options(
 
 
 def row_form(connector: Connector, schema: Schema | None, format_: FileFormat) -> RowForm:
-    """Returns the form of the rows that a connector publishes."""
+    """Returns the form of the rows that a connector publishes. UsageError for an invalid value, naming the connector."""
     return RowForm(
         opcode=parse_switch_property(connector, "addcsvopcode", OpcodeColumn.PRESENT, OpcodeColumn.ABSENT),
         flag=parse_choice_property(
@@ -107,7 +107,8 @@ def row_choice(connector: Connector) -> RowChoice:
 
 
 def is_plain(connector: Connector) -> bool:
-    """Whether the file is CSV with a title line. UsageError for an invalid value."""
+    """Whether the connector has the property `plain`: its file is CSV with a title line, or JSON that a subscriber writes.
+    UsageError for an invalid value."""
     return parse_choice_property(connector, PLAIN, {**dict.fromkeys(FALSE, False), **dict.fromkeys(TRUE, True)})
 
 

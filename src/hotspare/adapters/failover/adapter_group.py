@@ -60,8 +60,8 @@ class AdapterSettings:
 
 
 class AdapterGroup:
-    """An instance of an adapter. `member` describes it (`Member.engine` is its name, unique in the group). `changed` is called
-    with each new role and its epoch."""
+    """An instance of an adapter, of which one at a time works. `member` describes it (`Member.engine` is its name, unique in the
+    group). `changed` is called with each new role and its epoch."""
 
     def __init__(
         self,

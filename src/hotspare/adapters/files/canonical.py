@@ -80,8 +80,8 @@ class KeyPresence(Enum):
 @dataclass(frozen=True)
 class RowForm:
     """The form of a source's rows. `schema` is needed only for `key` absent, times that are not canonical, `plain`, XML, blocks,
-    and JSON that is rewritten. For formats other than CSV only `insert` and the notation of times have an effect: their events name
-    their fields. `stamp_unit` is the unit of numbers in stamps.
+    and JSON that is rewritten. For JSON and XML only `insert` and the notation of times have an effect: their events name their
+    fields. `stamp_unit` is the unit of numbers in stamps.
 
     `plain` is not None if the first line of the file names its columns: then `opcode`, `flag` and `key` have no effect, and rows
     are read by the form that `with_titles` returns, which has a `column_mapping`.
@@ -189,11 +189,13 @@ class RowForm:
         return JsonCutter(position) if self.format is FileFormat.JSON else XmlCutter(position)
 
     def has_field(self, row: bytes) -> bool | None:
-        """Whether `row`, an event that names its fields, has a field of the schema; None if the event cannot be read."""
+        """Whether `row`, an event that names its fields, has a field of the schema. None if the event cannot be read, or the
+        schema is unknown."""
         return None if self.schema is None else has_field(self._json(row), self.schema)
 
     def unknown_members(self, rows: Sequence[bytes]) -> list[UnknownMember]:
-        """Returns the members of these rows that are not fields of the schema, before any row is rewritten; empty for CSV."""
+        """Returns the members of these rows that are not fields of the schema, before any row is rewritten. Empty for CSV, for
+        blocks and without a schema."""
         if self.schema is None or self.format in _ROWS:
             return []
         return merged(each for row in rows for each in unknown_members_of(self._json(row), "", self.schema))

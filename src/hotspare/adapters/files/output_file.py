@@ -42,7 +42,7 @@ class Rotation:
     """The limits at which the next part of the output begins: `part_bytes` written or `part_s` seconds passed; 0 for never (SPEC
     I6).
 
-    Checked once per read, so a part may be longer by the messages of one read.
+    Checked before rows are written, so a part may be longer by the rows of the messages that one call decodes.
     """
 
     part_bytes: int = 0
@@ -59,7 +59,7 @@ class Rotation:
 
 
 class TurnOver(Exception):
-    """Another instance writes the file now, or the turn is over: nothing more may be written."""
+    """Raised if another instance writes the file now, or the turn is over: this instance may write nothing more."""
 
 
 def part_path(path: Path, part: int, rotation: Rotation) -> Path:
@@ -91,8 +91,8 @@ class OutputFile:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
-        """Keeps the file open within the block. Raises FileInUse if another process holds its lock, UsageError if it
-        cannot be opened, and FileUnwritable for an OSError of the block."""
+        """Keeps the file open within the block, and in an adapter without a group also locked. Raises FileInUse if another process
+        holds that lock, UsageError if the file cannot be opened, and FileUnwritable for an OSError of the block."""
         with contextlib.ExitStack() as stack:
             self._lock = _open(self._locked_path)
             stack.callback(os.close, self._lock)
@@ -107,7 +107,8 @@ class OutputFile:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Holds the file's lock within the block. Raises TurnOver if another instance has written the file."""
+        """Holds the file's lock within the block. Raises TurnOver if another instance has written the file or the turn is over,
+        FileInUse if the lock is not free within `lock_wait_s`."""
         if self._depth or not self._turn.epoch:
             yield
             return

@@ -20,7 +20,7 @@ class UnknownMemberCheck:
         self._is_done = False
 
     def warn_on_first_rows(self, rows: Sequence[bytes]) -> None:
-        """Checks original rows, before any of them is rewritten; only the first call with rows counts."""
+        """Checks original rows, before any of them is rewritten: at most the first `_ROWS` of the first call with rows."""
         if self._is_done or not rows:
             return
         self._is_done = True

@@ -55,7 +55,7 @@ class GuessedColumn:
 
     @property
     def example(self) -> str:
-        """The first value that is not null, cut to _EXAMPLE_LENGTH_MAX characters."""
+        """The first value of the first 1,000 rows that is not null, cut to _EXAMPLE_LENGTH_MAX characters; "" if there is none."""
         found = pc.drop_null(self.text.slice(0, 1000))
         text = found[0].as_py() if len(found) else ""
         return text if len(text) <= _EXAMPLE_LENGTH_MAX else f"{text[: _EXAMPLE_LENGTH_MAX - 3]}..."

@@ -110,7 +110,7 @@ def _read_first_rows(file: RowFile, rows_max: int) -> FileRows:
 
 
 def _check_encoding(path: Path) -> None:
-    """Raises UsageError, naming the encoding, for a file whose first bytes are not UTF-8."""
+    """Raises UsageError, naming the encoding, for a file whose first 4,096 bytes show that it is UTF-16, UTF-32 or binary."""
     with closing(open_bytes(path)) as file:
         begin = file.read_at(4096, 0)
     name = next((name for mark, name in _OTHER_ENCODINGS.items() if begin.startswith(mark)), "")
@@ -140,7 +140,8 @@ def _delimiter(path: Path) -> str:
 
 
 def _are_titles(path: Path, first: Sequence[bytes | None], body: FileRows, delimiter: str) -> bool:
-    """Whether the first row looks like titles: distinct names, none of which occurs as a value in its own column."""
+    """Whether the first row looks like titles: distinct names, none of which occurs as a value in its own column. Looks at the
+    first _DELIMITER_SAMPLE_ROWS rows of `body`."""
     texts = [(text or b"").decode(errors="replace") for text in first]
     if len({text.lower() for text in texts}) < len(texts) or not all(map(_TITLE.fullmatch, texts)):
         return False
