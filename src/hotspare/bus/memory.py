@@ -463,7 +463,7 @@ class MemoryProducer:
         self._bus.landed(LandedCommit(self._client, self._group, commit, appended, progress))
 
     def _abort(self, commit: Commit) -> None:
-        """Under BY_GENERATION, leaves the holes of a transaction that was begun and not committed."""
+        """Leaves, under BY_GENERATION, the holes of a transaction that was begun and not committed."""
         if self._bus.fencing is Fencing.BY_GENERATION:
             with self._bus.changed:
                 for topic, messages in commit.messages.items():

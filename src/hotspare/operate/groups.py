@@ -179,7 +179,8 @@ def has_sign_of_life(member: Member, leader: Leader, newest_ms: int) -> bool:
 
 
 class UnseenEngines(Enum):
-    """How to treat engines on other machines, whose processes cannot be seen: as possibly alive (UNKNOWN), or as ended (GONE)."""
+    """The treatment of engines on other machines, whose processes cannot be seen: as possibly alive (UNKNOWN), or as ended
+    (GONE)."""
 
     UNKNOWN = "unknown"
     GONE = "gone"

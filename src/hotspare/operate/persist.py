@@ -19,14 +19,16 @@ _POLL_S = 0.05
 
 
 def live_engines(service: Coordination, group: str) -> list[Member]:
-    """Returns the engines of the group with a recent record that have not ended."""
+    """Returns the engines of the group that count as alive (`has_sign_of_life`) and are active, about to become active, or
+    spares."""
     members, leader = service.members(group), service.leader(group)
     newest_ms = max((member.seen_ms for member in members), default=0)
     return [m for m in members if m.role in PARTICIPATING and has_sign_of_life(m, leader, newest_ms)]
 
 
 def request_snapshot(service: Coordination, group: str, engines: Sequence[Member], request: PersistRequest) -> int:
-    """Adds a request for a snapshot and returns its number. Raises UsageError if the engine `request.by` does not run."""
+    """Adds a request for a snapshot and returns its number. Raises UsageError if the engine `request.by` is not among `engines`,
+    if `engines` is empty, or if too many requests are unfinished."""
     meant = [member for member in engines if request.by in ("", member.engine)]
     if not meant:
         names = ", ".join(member.engine for member in engines)

@@ -16,7 +16,7 @@ from hotspare.stores.contract import Store
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """A reset of the groups of a project. `store`: None if no snapshot was ever written."""
+    """A reset of the groups of a project. `store`: their snapshots; None if the store does not exist."""
 
     bus: Bus
     coordination: Coordination

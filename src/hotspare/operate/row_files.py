@@ -85,8 +85,8 @@ class ParquetRows:
 
 
 def rows_in(file: Path, schema: Schema) -> ParquetRows:
-    """Returns the rows of a Parquet file, converted to the schema's types. Raises UsageError if the file cannot be read, lacks a
-    field of the schema or has another type."""
+    """Returns the rows of a Parquet file, converted to the schema's types. Raises UsageError if the file is not named `.parquet`,
+    cannot be read, lacks a field of the schema or has another type."""
     if file.suffix != PARQUET:
         raise UsageError(f"{file} is not a Parquet file", hint="use `hotspare publish` for a CSV file of events")
     try:

@@ -18,7 +18,10 @@ _POLL_S = 0.02
 
 def switch_over(service: Coordination, group: str, to: str, timeout_s: float) -> str:
     """Moves the active role of a group to the engine `to`, "" for the best spare; returns a sentence on the new active engine.
-    Raises UsageError if no engine, or another one, becomes active within `timeout_s`."""
+
+    Raises UsageError if the group has no active engine, no spare or no engine `to`. Also raises UsageError if no engine, or
+    another one, becomes active within `timeout_s`.
+    """
     before = service.leader(group)
     members = service.members(group)
     names = [m.engine for m in members]

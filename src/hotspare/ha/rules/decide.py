@@ -150,8 +150,9 @@ def _campaign_due_ms(view: View) -> int | None:
 
 
 def _turn_ms(view: View) -> int:
-    """Returns the time of this engine's turn. A better candidate goes first for `candidate_wait_ms`, a named successor for
-    `lease_ms`.
+    """Returns the time of this engine's turn. A better candidate goes first for `candidate_wait_ms`; a named successor, or any
+    other engine if this one gave the role up, for `lease_ms`. An engine that differs, and is the last candidate, waits for the
+    longer of `divergence_wait_ms` and `lease_ms`.
 
     A shard that was never held waits for `first_start_wait_ms`, so that engines started together get their shares.
     """
@@ -169,7 +170,8 @@ def _turn_ms(view: View) -> int:
 
 
 def is_outranked(view: View) -> bool:
-    """Whether another standby goes before this one: a standby that is farther ahead, or as far with an earlier turn.
+    """Whether another standby of this engine's project goes before this engine: a standby that is farther ahead, or as far with an
+    earlier turn.
 
     The turn decides only between equals: it neither lengthens a wait for a better candidate nor makes an engine give up a role.
     """
@@ -178,7 +180,7 @@ def is_outranked(view: View) -> bool:
 
 
 def _is_anothers_turn(view: View) -> bool:
-    """Whether another standby has an earlier turn, regardless of how far each is."""
+    """Whether another standby of this engine's project has an earlier turn, regardless of how far each is."""
     own = _place_in_turn(view, view.engine)
     return any(_place_in_turn(view, other.engine) < own for other in _other_standbys(view))
 

@@ -35,8 +35,8 @@ def has_agreeing_spare(view: View) -> bool:
 def is_last_candidate(view: View) -> bool:
     """Whether a spare that differs from what is committed may take over as the last candidate, with `on_divergence` CONTINUE.
 
-    The role must certainly be free, which a closed connection does not prove, and no spare that agrees with what is committed may
-    be left.
+    By coordination's record the role must be free: never held, released, this engine's own, or its lease over. A closed connection
+    does not count. No standby or promoting engine may agree with what is committed.
     """
     leader = view.leadership.leader
     if leader is None or view.settings.on_divergence is not OnDivergence.CONTINUE:

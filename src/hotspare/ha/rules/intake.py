@@ -71,7 +71,7 @@ def stalled_ms(known_ms: int, watched_ms: int, sight: InputEvidence, settings: G
     """Returns the milliseconds for which pending input was not delivered: `known_ms` before, and `watched_ms` more; 0 without
     pending input.
 
-    At most two intervals of member refresh are added. So the time for which the engine itself was stopped does not count.
+    Of `watched_ms` at most two intervals of member refresh count, because the engine itself may have been stopped for longer.
     """
     return known_ms + max(0, min(watched_ms, 2 * settings.member_refresh_ms)) if sight.is_input_pending else 0
 

@@ -1,4 +1,4 @@
-"""When held outputs and their progress are published, and what goes into one transaction (SPEC D9)."""
+"""Decides when held outputs and their progress are published, and what goes into one transaction (SPEC D9)."""
 
 from __future__ import annotations
 

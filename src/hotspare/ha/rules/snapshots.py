@@ -1,4 +1,4 @@
-"""Which engine takes a snapshot, and when one may be restored (SPEC H3)."""
+"""Decides which engine takes a snapshot, and when one may be restored (SPEC H3)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def is_settled(view: View, candidate: Candidate) -> bool:
     """Whether a candidate may be confirmed: in every stream that may lose nothing, committed progress has reached the candidate's
     outputs and agrees with them.
 
-    In a stream with an unknown shift nothing can be compared; there, later outputs have to be committed.
+    In a stream with an unknown shift nothing can be compared. There the candidate's outputs have to be released, because later
+    ones are committed.
     """
     return all(
         each.base_sequence >= sequence
@@ -229,8 +230,8 @@ def superseded(listed: Sequence[SnapshotInfo], confirmed: Candidate) -> list[str
 
 
 def to_delete(listed: Sequence[SnapshotInfo], name: str, keep: int) -> list[str]:
-    """Returns the names of the snapshots to delete, oldest first, so that `keep` confirmed ones remain, in a place where `name` was
-    just confirmed.
+    """Returns the names of the snapshots to delete, oldest first, in a place where `name` was just confirmed. Of the confirmed
+    ones `keep` remain, `name` included; candidates older than `name` do not.
 
     Age is the time of writing, because positions begin again if the group's state is deleted meanwhile.
     """
