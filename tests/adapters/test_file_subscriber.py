@@ -305,7 +305,7 @@ def test_a_message_that_is_no_block_is_an_error(tmp_path: Path, value: bytes) ->
 def test_a_block_of_another_window_is_an_error(tmp_path: Path) -> None:
     bus = new_bus()
     bus.append(Partition(TOPIC), [Outgoing(arrow_block.encode(pa.record_batch({"x": [1]})))])
-    with pytest.raises(BusError, match="an unexpected schema"):
+    with pytest.raises(BusError, match=f"topic {TOPIC}: a message holds outputs of an unexpected schema"):
         subscribe(bus, tmp_path / "out.csv")
 
 

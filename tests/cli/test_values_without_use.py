@@ -53,3 +53,10 @@ def test_a_file_connector_without_a_file_is_warned_about(tmp_path: Path, text: s
     assert done.returncode == 0, done.stderr
     assert "p.xml:4: connector in has no fsname, which it needs to start" in done.stderr
     assert "--bind in:fsname=" in done.stderr
+
+
+@pytest.mark.parametrize(("option", "value"), [("--spares", "2"), ("--project", "windows")])
+def test_an_option_that_the_demo_on_a_cluster_does_not_use_is_refused(option: str, value: str) -> None:
+    done = hotspare_here("demo", "--cluster", option, value)
+    assert done.returncode == 2
+    assert f"{option} with --cluster has no effect" in done.stderr

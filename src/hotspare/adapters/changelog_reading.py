@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.base.errors import StateError
+from hotspare.base.errors import BusError, StateError
 from hotspare.bus.contract import CAUSE_HEADER, FORMAT_HEADER, OUTPUTS_HEADER, TICK_HEADER, Message
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.events import RetentionDeletes as RetentionDeletes
@@ -75,6 +75,14 @@ def _decoding_key(message: Message) -> tuple[bytes, int, bytes] | None:
     format_, (first, _, rest) = headers.get(FORMAT_HEADER, b""), headers.get(OUTPUTS_HEADER, b"").partition(b" ")
     is_row = FORMAT_OF_HEADER.get(format_) in TEXT_FORMATS and rest.startswith(first + b" ") and TICK_HEADER not in headers
     return (format_, message.append_time_us, headers.get(CAUSE_HEADER, b"")) if is_row else None
+
+
+def decode_group(topic: str, decode: Callable[[Sequence[Message]], pa.RecordBatch], messages: Sequence[Message]) -> pa.RecordBatch:
+    """Returns the result of `decode` for a group of messages of `topic`. Raises its BusError with the topic's name."""
+    try:
+        return decode(messages)
+    except BusError as error:
+        raise BusError(f"topic {topic}: {error.message}", detail=error.detail, hint=error.hint) from None
 
 
 def first_sequence(batch: pa.RecordBatch) -> int:

@@ -23,7 +23,11 @@ class _Bus(StrEnum):
     kafka = "kafka"
 
 
-_PROJECT_HELP = "Run one of two projects: memory sums readings; windows has aggregate, join, pattern, Python and Lua windows."
+_PROJECT_HELP = (
+    "Run one of two projects, not with --cluster: memory sums readings; windows has aggregate, join, pattern, Python and Lua "
+    "windows."
+)
+_SPARES_HELP = "Start this many hot spares in addition to the active engine; not with --cluster."
 _CLUSTER_HELP = "Run two Spark applications that host four shards, and kill and freeze their executors, workers and drivers."
 _BUS_HELP = "Use this kind of bus: sqlite needs no server; kafka starts three brokers and a ZooKeeper, and stops one broker."
 
@@ -34,7 +38,7 @@ def command(
     kills: Annotated[
         int, typer.Option(min=0, help="Kill or freeze the active engine, or kill its JVM, this many times in all.")
     ] = 4,
-    spares: Annotated[int, typer.Option(min=1, help="Start this many hot spares in addition to the active engine.")] = 1,
+    spares: Annotated[int, typer.Option(min=1, help=_SPARES_HELP)] = 1,
     bus: Annotated[_Bus, typer.Option(help=_BUS_HELP)] = _Bus.sqlite,
     project: Annotated[DemoProject, typer.Option(help=_PROJECT_HELP)] = DemoProject.MEMORY,
     cluster: Annotated[bool, typer.Option("--cluster", help=_CLUSTER_HELP)] = False,  # noqa: FBT002

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from hotspare.adapters.changelog_reading import group_for_decoding
+from hotspare.adapters.changelog_reading import decode_group, group_for_decoding
 from hotspare.adapters.files.output_rows import BadRowFormat, FileStyle, OutputRows
 from hotspare.base.errors import UsageError
 from hotspare.base.places import absolute_path
@@ -174,7 +174,7 @@ class _Reading:
                 if not messages:
                     return  # the remaining offsets have no messages
                 for given in group_for_decoding([message for message in messages if message.offset < partition.end]):
-                    if len(rows := without_beats(form.decode(given))):
+                    if len(rows := without_beats(decode_group(options.topic, form.decode, given))):
                         yield typed_rows(rows, fields, partition.number, arrow_schema)
                 offset = messages[-1].offset + 1
         finally:

@@ -24,6 +24,7 @@ from hotspare.adapters.changelog_reading import (
     RowChoice,
     SequenceBreak,
     WindowContent,
+    decode_group,
     ends_in_update,
     first_sequence,
     group_for_decoding,
@@ -262,7 +263,7 @@ class _Subscription:
         """Messages whose last row is the first row of an update, and their rows."""
         while offset < end and (messages := self._read(partition, offset, end)):
             for given in group_for_decoding(messages):
-                batch = self._format.decode(given)
+                batch = decode_group(self._topic, self._format.decode, given)
                 if len(batch):
                     if held is not None:
                         content.fold_batch(held[1].slice(len(held[1]) - 1))
@@ -318,7 +319,7 @@ class _Subscription:
         before, partition = position, self._partitions[index]
         with self._file.writing():
             for given in group_for_decoding(messages):
-                rows = self._format.decode(given)
+                rows = decode_group(self._topic, self._format.decode, given)
                 end = self._writable_rows(rows) if given[-1].offset == messages[-1].offset else len(rows)
                 position = self._write_new_rows(position, index, given, rows, end)
         if position != before:

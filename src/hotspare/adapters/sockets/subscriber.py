@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from hotspare.adapters.changelog_reading import first_sequence, group_for_decoding, last_sequence
+from hotspare.adapters.changelog_reading import decode_group, first_sequence, group_for_decoding, last_sequence
 from hotspare.adapters.files.output_rows import OutputRows
 from hotspare.adapters.sockets.line_socket import Address, LineClient, LineClientError, retry_for_client, serve_lines
 from hotspare.base.errors import PositionLost, TopicMissing
@@ -116,7 +116,7 @@ class _Stream:
         """Sends the outputs of these messages that the client lacks."""
         self._client.check_connected()
         for given in group_for_decoding(messages):
-            batch = self._after(self._rows.decode(given), part.client_sequence)
+            batch = self._after(decode_group(self._topic, self._rows.decode, given), part.client_sequence)
             if len(batch) and part.is_first and first_sequence(batch) != part.client_sequence + 1:
                 where = f" of shard {part.partition.number}" if self._is_divided else ""
                 raise LineClientError(f"the topic begins with sequence {first_sequence(batch)}{where}")

@@ -12,7 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from hotspare.adapters.changelog_reading import ends_in_update, first_sequence, group_for_decoding, last_sequence, sequence_breaks
+from hotspare.adapters.changelog_reading import (
+    decode_group,
+    ends_in_update,
+    first_sequence,
+    group_for_decoding,
+    last_sequence,
+    sequence_breaks,
+)
 from hotspare.adapters.failover.bus_retries import BusRetries, StopRequested
 from hotspare.adapters.failover.subscriber_position import PartitionPosition
 from hotspare.adapters.files.subscriber import SubscribeProgress, SubscribeReport, Until
@@ -160,7 +167,7 @@ class _Sending:
         position, placed, count = self._position, [*self._opening], 0
         for number, given in _together(arrived):
             place = replace(position.places[number], offset=given[-1].offset + 1)
-            rows = self._options.form.decode(given)
+            rows = decode_group(self._topic, self._options.form.decode, given)
             if len(rows):
                 self._check_sequence(number, place.sequence, first_sequence(rows))
                 self._report_breaks(rows, place.sequence, number)

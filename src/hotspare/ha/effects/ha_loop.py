@@ -121,8 +121,8 @@ def _hold(state: GroupState, ports: Ports, outputs: Mapping[str, pa.RecordBatch]
 
 
 def _record_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.Table, next_input: NextInput) -> None:
-    """Records when input arrived in each partition, and samples of the difference between this machine's clock and the bus's. If
-    snapshots depend on it, also records the count of events."""
+    """Records when input arrived in each partition. If the input was awaited, also records samples of the difference between this
+    machine's clock and the bus's. If snapshots depend on it, also records the count of events."""
     now_ms, read_us = ports.clock_ms(), ports.wall_us()
     if state.settings.snapshot_events:
         events = int((decoded.column("kind").to_numpy() == int(RowKind.EVENT)).sum())

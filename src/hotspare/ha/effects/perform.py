@@ -55,8 +55,9 @@ _NOTEWORTHY = (do.Campaign, do.StepDown, do.GiveUp, do.Diverge, do.Leave)
 
 
 def perform(action: do.HaAction, state: GroupState, ports: Ports) -> None:
-    """Performs `action` and records its result in `state`. Failures of bus or coordination are recorded and retried later, not
-    raised."""
+    """Performs `action` and records its result in `state`. If coordination, or for now the bus, does not answer, that is recorded,
+    and the action is retried later. TopicOwned and StateError become the reason for which the engine refuses to continue. Other
+    errors are raised."""
     if isinstance(action, _NOTEWORTHY):
         recording.alarm(state, ports, HaEventKind.ACTED, action.sentence, action.sentence)  # one that fails is repeated at once
     try:

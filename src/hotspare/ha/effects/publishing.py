@@ -52,7 +52,8 @@ def publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
 
 
 def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
-    """Waits for the transaction under way and records its result. Raises BusUnavailable if nothing was written."""
+    """Waits for the transaction under way and records its result, also if it is Fenced, UnknownResult or MessageTooLarge. Raises
+    BusUnavailable or BusLocked, after which nothing was written."""
     assert state.transaction is not None
     following, call = state.transaction.content, state.transaction.call
     state.transaction = None

@@ -83,7 +83,8 @@ def record_contact(state: GroupState, ports: Ports) -> None:
 
 
 def record_lost_contact(state: GroupState, ports: Ports, error: CoordinationError) -> None:
-    """Records that a call to coordination failed; raises an alarm once failures last for `FAILING_MS`.
+    """Records that a call to coordination failed, and reports the failure as late. Once failures last for `FAILING_MS`, reports
+    them as a trouble.
 
     Other calls may succeed in between: on a full disk, reads do.
     """
