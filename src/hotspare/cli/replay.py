@@ -64,6 +64,9 @@ ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="With --runner partitioned: set this Spark option; may be repeated."),
 ]
+BatchOption = Annotated[
+    int, typer.Option(min=1, help="Process at most this many messages at once; the outputs do not depend on it.")
+]
 
 
 def command(
