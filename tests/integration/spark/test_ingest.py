@@ -153,7 +153,9 @@ def test_a_killed_worker_is_replaced_and_loses_nothing(url: str) -> None:
 def test_a_killed_executor_is_replaced_and_loses_nothing(url: str) -> None:
     with running(url, SparkOptions("local-cluster[2,1,512]")) as (counted, runner):
         counted.wait_for(MESSAGES // 2)
-        executors = [child for child in psutil.Process(runner.session.jvm.pid).children(recursive=True) if EXECUTOR in command(child)]
+        executors = [
+            child for child in psutil.Process(runner.session.jvm.pid).children(recursive=True) if EXECUTOR in command(child)
+        ]
         assert len(executors) == 2
         executors[0].kill()
         append(url, MESSAGES // 2, MESSAGES)
