@@ -1,3 +1,3 @@
 """Decodes messages of all formats to rows, and encodes rows to messages."""
 
-__all__ = ["arrow_block", "avro_block", "avro_datum", "csv", "fields", "json", "loops", "outputs", "topic_format", "utf8", "xml"]
+__all__ = ["arrow_block", "avro_block", "avro_datum", "csv", "json", "outputs", "topic_format", "utf8", "xml"]
