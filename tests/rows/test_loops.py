@@ -61,6 +61,18 @@ def test_decimals_of_15_digits_are_simple(value: int, places: int) -> None:
     assert simple_double(_bytes(text), 1, 1 + len(text)) == float(text)
 
 
+@given(st.floats(1e-40, 1e40))
+def test_doubles_as_they_are_written_are_simple(value: float) -> None:
+    assert simple_double(_bytes(repr(value)), 1, 1 + len(repr(value))) == value
+
+
+@given(st.integers(2**52, 2**53 - 1), st.integers(0, 5), st.sampled_from([-1, 0, 1]))
+def test_numbers_next_to_the_middle_of_two_doubles_are_rounded_correctly(value: int, power: int, beside: int) -> None:
+    text = str(((2 * value + 1) << power) + beside)
+    found = simple_double(_bytes(text), 1, 1 + len(text))
+    assert np.isnan(found) if beside == 0 else found == float(text)
+
+
 @pytest.mark.parametrize(
     ("text", "value"), [("-0", -0.0), ("007.50", 7.5), ("5.", 5.0), (".5", 0.5), ("1E+22", 1e22), ("-1e-22", -1e-22)]
 )
