@@ -51,9 +51,12 @@ def event_end(text: bytes, at: int, text_end: TextEnd) -> int:
     """Returns the end of the row that begins at `at`, or -1 if it depends on bytes after the text."""
     is_all = text_end is TextEnd.FINAL
     if text[at : at + 1] == b"{":
-        line_end = text.find(b"\n", at)
-        line = text[at : line_end if line_end >= 0 else len(text)].rstrip() if line_end >= 0 or is_all else b""
-        if line.endswith(b"}") and line.count(b"{") == 1 and line.count(b"}") == 1:  # one flat object per line is the rule
+        other = text.find(b"{", at + 1)  # searched first: a line may hold any number of objects
+        line_end = text.find(b"\n", at, other if other >= 0 else len(text))
+        if line_end < 0 and other < 0 and is_all:
+            line_end = len(text)
+        line = text[at:line_end].rstrip() if line_end >= 0 else b""
+        if line.endswith(b"}") and line.count(b"}") == 1:  # one flat object per line is the rule
             return at + len(line)
         end, is_object = _object_end(text, at)
         if end < 0:
