@@ -28,7 +28,7 @@ SIZES: Mapping[str, Sequence[int]] = {
     "looks_per_row": (0, 1, 4),
     "looks_per_string": (1, 16),
     "csv_piece_bytes": (1, 16, DEFAULT.csv_piece_bytes),
-    "json_piece_bytes": (1, 64, DEFAULT.json_piece_bytes),
+    "json_piece_rows": (1, 3, DEFAULT.json_piece_rows),
     "clock_rows": (1, 2, DEFAULT.clock_rows),
     "transposed_lanes": (1, 16),
     "small_bytes": (1 << 12, DEFAULT.small_bytes),

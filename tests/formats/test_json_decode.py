@@ -12,9 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hotspare.formats.csv.decode import decode_rows
-from hotspare.formats.json import decode as json_decode
 from hotspare.formats.json.decode import decode_json
-from hotspare.formats.json.plain import DEPTH_MAX, decode_plainly
+from hotspare.formats.json.plain import DEPTH_MAX, cut_events, decode_plainly
 from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.rows.refusals import BadRows
 from hotspare.rows.tuning import DEFAULT, Tuning, tuning_override
@@ -372,20 +371,36 @@ WRONG_KINDS = st.fixed_dictionaries(
 def test_law_twin_values_of_wrong_kinds(form: str, parts: list[list[dict[str, Any]]], several: bool) -> None:
     """Numbers for texts, in all objects or only in some; also if messages are read in several parts."""
     messages = [_message(objects, form, None) for objects in parts]
-    with tuning_override(Tuning(json_piece_bytes=100) if several else DEFAULT):
+    with tuning_override(Tuning(json_piece_rows=3) if several else DEFAULT):
         found = decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)
     expected = decode_plainly(messages, list(range(len(messages))), EVERY_TYPE)
     assert lists(*found) == lists([] if expected[0] is None else [expected[0]], expected[1])
     assert told(found[1]) == told(expected[1])
 
 
-@given(st.lists(GOOD, min_size=1, max_size=30))
-def test_law_twin_good_batches_take_the_fast_way(objects: list[dict[str, Any]]) -> None:
-    messages: list[bytes | None] = [json.dumps(each).encode() for each in objects]
-    values = pa.array(messages, pa.binary())
-    shapes = json_decode._shapes(json_decode._Messages(np.arange(len(messages)), values, json_decode._text(values)))
-    assert len(shapes.other) == 0 or any(b"Inf" in m or b"NaN" in m for m in messages if m)
-    assert decoded(messages) == plainly(messages)
+PIECES = [
+    *(bytes([byte]) for byte in b'{}[]",: \n\t\x0b\\\xff10.e-'),
+    *(b"\xef\xbb\xbf", b"\xc3\xa9", b"<a>", b"null", b"true", b"-1.5e3", b"NaN", b"-Infinity"),
+    *(b'\\"', b"\\u00e9", b"\\ud83d", b"\\ude00", b'{"a":' * 50, b"[" * 60, b'{"id":1}', b'{"id":2,"s":"'),
+    *(b'"id":1', b'"s":"x"', b'"s":{"a":[1]}', b'"s":', b'"few":[1,null,"2"]', b'"few":["a;b"]', b'"n":"\\ud800"'),
+    *(b'"event":', b'"event":{"id":4}', b'"opcode":"u",', b'"\\u0069d":3,'),
+]
+ANY_BYTES = st.one_of(st.binary(max_size=12), st.lists(st.sampled_from(PIECES), max_size=14).map(b"".join))
+
+
+@given(messages=st.lists(st.one_of(ANY_BYTES, ANY_BYTES, ANY_MESSAGE), max_size=6), rows=st.sampled_from([1, 2, 4096]))
+def test_law_twin_any_bytes(messages: list[bytes], rows: int) -> None:
+    """Also if the batch is decoded in several parts."""
+    with tuning_override(Tuning(json_piece_rows=rows)):
+        found = decode_json(pa.array(messages, pa.binary()), EVERY_TYPE)
+    expected = decode_plainly(messages, list(range(len(messages))), EVERY_TYPE)
+    assert lists(*found) == lists([] if expected[0] is None else [expected[0]], expected[1])
+    assert told(found[1]) == told(expected[1])
+
+
+def test_objects_of_one_line_are_cut_in_one_pass() -> None:
+    """Reading the rest of the line for each object would take minutes."""
+    assert len(cut_events(b'[{"id":1},{"id":2}' * 50_000)) == 100_000
 
 
 def test_numbers_are_read_as_in_csv() -> None:

@@ -152,6 +152,25 @@ def test_json_is_read_in_one_pass(name: str) -> None:
     assert {reason for reason, _ in bad} <= {"format", "field-type"}
 
 
+ROWS = {
+    "objects next to each other": (b'{"id":1}{"id":2}' * 50_000, 100_000, 0),
+    "objects of an array on one line": (b"[" + b'{"id":1,"x":[{}]},' * 50_000 + b"]", 50_000, 0),
+    "bad objects next to each other": (b'{"id":1 2}' * 50_000, 50_000, 50_000),
+    "objects that each line leaves open": (b'{"id":1,\n' * 50_000, 50_000, 50_000),
+    "values that each hide the next one": (b'"a" "b' * 50_000, 1, 1),
+    "values": (b"1 " * 50_000, 50_000, 50_000),
+    "blanks between objects": ((b'{"id":1}' + b" " * 1000) * 1000, 1000, 0),
+    "names that are not known": (b'{"id":1' + b',"a":0,"b":{"c":0}' * 50_000 + b"}", 1, 0),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_many_rows_of_one_json_message_are_read_in_one_pass(name: str) -> None:
+    value, rows, bad = ROWS[name]
+    count, refused = told(value, MessageFormat.JSON)
+    assert (count, len(refused)) == (rows, bad)
+
+
 CSV = {
     "quotes that each line leaves open": (b'b","\n' * (TEXT // 5), TEXT // 5, {"quote"}),
     "quotes that each line takes for a pair": (b'x,"""\n' * (TEXT // 6), TEXT // 12, {"column-count"}),

@@ -16,7 +16,6 @@ KEPT: dict[str, str] = {
     "coordination.zookeeper.session": "with the coordination it is 875 lines",
     "expressions.spark_syntax": "the only file that knows sqlglot",
     "flow.merge": "one order of the events of all partitions: a subject of its own",
-    "formats.json.flat": "with the decoder it is 710 lines",
     "ha.effects.perform": "performs what the HA loop asks the rules for",
     "ha.effects.publishing": "with what performs it is 728 lines",
     "host.kernels": "a command of its own, without an engine",
@@ -50,7 +49,7 @@ _REGISTRIES = frozenset({"hotspare.expressions.function_table"})
 
 def thin_modules(files: Iterable[Source]) -> dict[str, str]:
     """Returns the only importer of each module that has one, in the same folder. Excludes modules that a registry names, files
-    `loops` and a window type's folder `loops`, which have its kernels, and commands: `cli.main` loads those by name."""
+    and folders `loops`, which have kernels, and commands: `cli.main` loads those by name."""
     modules = {source.module: source for source in files}
     importers: defaultdict[str, set[str]] = defaultdict(set)
     for source in modules.values():
@@ -70,8 +69,8 @@ def thin_modules(files: Iterable[Source]) -> dict[str, str]:
 
 def _is_by_layout(module: str) -> bool:
     folder, _, name = module.rpartition(".")
-    is_of_type = folder.startswith("hotspare.windows.") and (name in _BY_LAYOUT or folder.endswith(".loops"))
-    return is_of_type or name == "loops" or folder == "hotspare.cli"
+    is_of_type = folder.startswith("hotspare.windows.") and name in _BY_LAYOUT
+    return is_of_type or "loops" in (name, folder.rpartition(".")[2]) or folder == "hotspare.cli"
 
 
 def _is_registry(module: str) -> bool:

@@ -15,9 +15,10 @@ import pyarrow as pa
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats.json.decode import decode_json
 from hotspare.model.delivery import WHOLE_STREAM
 from hotspare.model.resolved import Resolved
-from hotspare.model.types import FieldType, Schema
+from hotspare.model.types import Field, FieldType, KeyRole, Schema
 from hotspare.model.window_type import type_of
 from hotspare.projects.load import load_text
 from hotspare.rows.batch import RAW_SCHEMA, MessageFormat
@@ -36,6 +37,7 @@ _OPCODES = ("I", "I", "I", "P", "D", "I", "P", "U", "SafeDelete", "I")
 _FEW, _FEW_TIMES = 7, 40
 """The rows per step, and the number of these small steps, which load the kernels for few rows. These steps cover the first message
 of each source. All remaining rows are one step, which saves half a second at the start of each engine."""
+_SCHEMA = Schema((Field("id", FieldType.INT64, KeyRole.KEY),))
 _NUMBERS = (1, 2, 3, 1, 2, 3, 4, 4, 3, 0)
 """The key of each example row, in the order of `_OPCODES`; 0 is null."""
 
@@ -70,6 +72,7 @@ def run_examples(types: Iterable[str]) -> None:
     strings.intern(pa.array(["x" * 100_000, "y" * 100_000]))
     strings.move_text(strings.sparse_pages(), 1, 1)
     one = np.zeros(1, np.int64)
+    decode_json(pa.array([b'{"id":1}', b"1"], pa.binary()), _SCHEMA)
     delivered(Chunk.empty(1), WHOLE_STREAM)
     prefetch.find_evicted_slots(empty_index(), one.reshape(1, 1), one, np.int64(1), np.zeros(1, np.uint8), np.zeros(1, np.int64))
     _run_unloaded_kernels()

@@ -53,8 +53,8 @@ class Tuning:
 
     csv_piece_bytes: int = 1 << 19
     """Bytes of CSV that are decoded together, about the size of the processor's cache; or one message if it is longer."""
-    json_piece_bytes: int = 1 << 20
-    """Bytes of JSON tokenized together, or one message if it is longer: tokens take many times the memory. This size and
+    json_piece_rows: int = 1 << 14
+    """The most good rows of JSON messages that are decoded together, and the most bad ones. This size and
     `csv_piece_bytes` are read for each batch, because decoding has no state."""
     clock_rows: int = 64
     """Rows that the clock of a partition checks at first; each time that these decide nothing, it checks four times as many."""
@@ -89,7 +89,7 @@ SMALL = Tuning(
     looks_per_row=1,
     looks_per_string=1,
     csv_piece_bytes=16,
-    json_piece_bytes=64,
+    json_piece_rows=2,
     clock_rows=2,
     transposed_lanes=1,
     small_bytes=1 << 12,

@@ -35,13 +35,6 @@ def strings_of(data: Bytes, begin: Rows | Int32s, end: Rows | Int32s) -> pa.Arra
     return pieces.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
 
 
-def null_where(empty: npt.NDArray[np.bool_], strings: pa.Array) -> pa.Array:
-    if not empty.any():
-        return strings
-    validity = pa.py_buffer(np.packbits(~empty, bitorder="little"))
-    return pa.Array.from_buffers(pa.string(), len(strings), [validity, *strings.buffers()[1:]])
-
-
 def numbered(parents: Rows) -> npt.NDArray[np.int32]:
     """Returns the index of each row within its message. `parents`: the message of each row, which never falls."""
     count = len(parents)

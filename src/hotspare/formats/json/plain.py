@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.formats.csv.decode import DecodedRows, WrongTexts, kept_rows
@@ -29,7 +28,6 @@ from hotspare.formats.json.cutting import TextEnd, event_begin, event_end
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.arrays import ELEMENT
 from hotspare.rows.bad_reasons import RowReason
-from hotspare.rows.elementwise import Rows
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, BadRows, Refusals
 
 EVENT_MEMBER = "event"
@@ -43,8 +41,11 @@ any message."""
 _PART_OF_ARRAY = re.compile(r"[^;\[\]]*")
 _STRING_OF_LINE = re.compile(rb'"(?:[^"\\\n]++|\\.)*+"')
 _GAP = re.compile(r"[ \t\r\n]*")
-NO_NUMBERS = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
+_NO_NUMBERS = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
 """Field types whose values cannot be written as a JSON number."""
+KINDS = ("null", "true or false", "a number", "a string", "an object", "an array")
+"""The kinds of JSON values, as sentences name them."""
+WRONG_ENVELOPE = "member event is not an object, or is repeated"
 
 
 class _Number(str):
@@ -75,7 +76,7 @@ def names_wanted(schema: Schema) -> list[str]:
 
 def takes_numbers(schema: Schema) -> list[bool]:
     """Whether each known member, in the order of `names_wanted`, may be a JSON number."""
-    return [False, False, *(field.type not in NO_NUMBERS for field in schema.fields)]
+    return [False, False, *(field.type not in _NO_NUMBERS for field in schema.fields)]
 
 
 def wrong_kind(place: int, name: str, kind: str) -> tuple[RowReason, str]:
@@ -83,6 +84,11 @@ def wrong_kind(place: int, name: str, kind: str) -> tuple[RowReason, str]:
     `names_wanted`."""
     reason = (RowReason.OPCODE, RowReason.FLAG)[place] if place < 2 else RowReason.FIELD_TYPE
     return reason, f"{kind} cannot be the value of {name}"
+
+
+def comes_twice(name: str) -> tuple[RowReason, str]:
+    """Returns the reason and the sentence for a bad row that has several members `name`."""
+    return RowReason.FORMAT, f"member {name} comes twice"
 
 
 def not_unicode(name: str) -> tuple[RowReason, str]:
@@ -115,9 +121,7 @@ def decode_plainly(values: Sequence[bytes | None], messages: Sequence[int], sche
             found.index.append(index)
             found.members.append(members)
             found.text.append(text)
-    if not found.members:
-        return None, BadRows.from_rows(bad)
-    rows, refused = _typed(found, schema)
+    rows, refused = _typed(found, schema) if found.members else (None, NO_BAD_ROWS)
     return rows, BadRows.joined([BadRows.from_rows(bad), refused])
 
 
@@ -211,17 +215,6 @@ def first_unknown(value: bytes, schema: Schema) -> tuple[frozenset[str], frozens
     return unknown, frozenset(schema.names) - frozenset(names)
 
 
-def kinds_written(value: bytes) -> tuple[frozenset[str], frozenset[str]]:
-    """Returns the names of the members of a message's first object whose values are strings, and of those whose values are numbers.
-    Both are empty if the object cannot be read."""
-    try:
-        item, _ = _DECODER.raw_decode(value[value.index(b"{") :].decode())
-    except (ValueError, RecursionError):
-        return frozenset(), frozenset()
-    strings, numbers = (frozenset(name for name, member in item if type(member) is kind) for kind in (str, _Number))
-    return strings, numbers
-
-
 def _parsed(text: str) -> Any:
     """Returns the JSON value of a text; a `_NotAnObject` with the reason if the text is not JSON."""
     if is_deep(text):
@@ -238,11 +231,11 @@ def _parsed(text: str) -> Any:
     return value
 
 
-def json_syntax_error(text: str) -> str:
-    """Returns the sentence of the bad row for `text`, which must not be JSON."""
-    found = _parsed(text)
+def refusal_of(text: bytes) -> tuple[RowReason, str]:
+    """Returns the reason and the sentence of the first row of `text`, which must not be an object."""
+    found = next(_items(text))
     assert isinstance(found, _NotAnObject)
-    return found.sentence
+    return found.reason, found.sentence
 
 
 def _behind_gap(text: str, at: int) -> int:
@@ -263,15 +256,8 @@ def is_deep(text: str) -> bool:
 
 
 def _kind(item: Any) -> str:
-    if item is None:
-        return "null"
-    if isinstance(item, bool):
-        return "true or false"
-    if isinstance(item, _Number):
-        return "a number"
-    if isinstance(item, str):
-        return "a string"
-    return "an object" if isinstance(item, _Members) else "an array"
+    kinds = (type(None), bool, _Number, str, _Members, list)
+    return next(kind for type_, kind in zip(kinds, KINDS, strict=True) if isinstance(item, type_))
 
 
 class _Columns:
@@ -299,7 +285,7 @@ class _Columns:
             if place is None:
                 continue
             if place in seen:
-                self.refused.setdefault(row, (RowReason.FORMAT, f"member {name} comes twice"))
+                self.refused.setdefault(row, comes_twice(name))
             seen.add(place)
             if value is None:
                 continue
@@ -334,30 +320,17 @@ def _typed(found: _Items, schema: Schema) -> tuple[DecodedRows | None, BadRows]:
         columns.fill_row(row, members, found.text[row])
     reasons, sentences = ([str(each[part]) for each in columns.refused.values()] for part in (0, 1))
     refused = Refusals(np.array(list(columns.refused), np.int64), pa.array(reasons, pa.string()), pa.array(sentences, pa.string()))
-    arrays = [pa.array(texts, pa.string()) for texts in columns.texts]
-    numbers = np.array(found.message, np.int64), np.array(found.index, np.int32)
-    return typed(*numbers, arrays, refused, schema, lambda rows: pa.array([found.text[row] for row in rows.tolist()], pa.string()))
-
-
-def typed(
-    message: Rows,
-    index: npt.NDArray[np.int32],
-    columns: list[pa.Array],
-    refused: Refusals,
-    schema: Schema,
-    shown: Callable[[Rows], pa.Array],
-) -> tuple[DecodedRows | None, BadRows]:
-    """Parses columns of texts, in the order of `names_wanted`. Returns the events (None without any) and the bad rows. `message`,
-    `index`: of each row; `refused`: rows refused already; `shown` returns the original texts of rows."""
-    wrong = WrongTexts(len(message))
+    texts = [pa.array(each, pa.string()) for each in columns.texts]
+    wrong = WrongTexts(len(found.members))
     wrong.begin(refused)
-    opcode, flags = wrong.opcodes(columns[0].fill_null("i")), wrong.flags(columns[1].fill_null("n"))
-    values = [wrong.values(column, field) for field, column in zip(schema.fields, columns[2:], strict=True)]
-    rows = DecodedRows(message, index, opcode, flags, values)
+    opcode, flags = wrong.opcodes(texts[0].fill_null("i")), wrong.flags(texts[1].fill_null("n"))
+    values = [wrong.values(column, field) for field, column in zip(schema.fields, texts[2:], strict=True)]
+    rows = DecodedRows(np.array(found.message, np.int64), np.array(found.index, np.int32), opcode, flags, values)
     at = np.flatnonzero(wrong.refused)
     if not len(at):
         return rows, NO_BAD_ROWS
-    return (kept_rows(rows, ~wrong.refused) if len(at) < len(message) else None), wrong.bad_rows(rows, at, shown(at))
+    shown = pa.array([found.text[row] for row in at.tolist()], pa.string())
+    return (kept_rows(rows, ~wrong.refused) if len(at) < len(rows.message) else None), wrong.bad_rows(rows, at, shown)
 
 
 def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
@@ -369,7 +342,7 @@ def _event_members(members: _Members, schema: Schema) -> tuple[_Members, str]:
     if not events:
         return members, ""
     if len(events) > 1 or not isinstance(events[0], _Members):
-        return members, "member event is not an object, or is repeated"
+        return members, WRONG_ENVELOPE
     beside = [(name, value) for name, value in members if name in meta_names(schema)]
     return _Members([*beside, *events[0]]), ""
 
