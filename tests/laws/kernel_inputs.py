@@ -19,6 +19,7 @@ from hotspare.windows.calculate.operator import NewestObservations, PreviousBloc
 from tests.laws import (
     aggregate_inputs,
     csv_inputs,
+    encoding_inputs,
     group_inputs,
     held_inputs,
     join_inputs,
@@ -458,6 +459,8 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "relation.repeat_moves": repeat_moves,
     "relation.write_arrived": arrived,
     "relation.gather_outputs": gather_outputs,
+    "encoding.doubtful_doubles": encoding_inputs.doubtful_doubles,
+    "encoding.write_csv_rows": encoding_inputs.write_csv_rows,
     "held.fold_events": held_inputs.fold_events,
     "held.append_events": held_inputs.append_events,
     "held.release_entries": held_inputs.let_go,

@@ -15,6 +15,7 @@ import pyarrow as pa
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
+from hotspare.formats.csv.rows import CsvStyle, rows_to_csv
 from hotspare.formats.json.decode import decode_json
 from hotspare.model.delivery import WHOLE_STREAM
 from hotspare.model.resolved import Resolved
@@ -66,7 +67,8 @@ def run_examples(types: Iterable[str]) -> None:
         pass
     frozen = pipeline.freeze()
     restored = Pipeline.restore(plan, frozen.header, dict(frozen.pages()))
-    restored.feed(head.decode(batch(plan, 1)))  # parts that no snapshot has are rebuilt at the first use
+    for outputs in restored.feed(head.decode(batch(plan, 1))).values():  # parts that no snapshot has are rebuilt at the first use
+        rows_to_csv(outputs, CsvStyle.EXACT)
     restored.collect_all_strings()
     strings = StringTable()
     strings.intern(pa.array(["x" * 100_000, "y" * 100_000]))

@@ -15,7 +15,7 @@ import pyarrow as pa
 from hotspare.base.errors import BusError
 from hotspare.formats import arrow_block, avro_block
 from hotspare.formats.csv.decode import DecodedRows, decode_rows
-from hotspare.formats.csv.rows import CsvStyle, csv_rows, rows_to_csv
+from hotspare.formats.csv.rows import CsvStyle, row_messages, rows_to_csv
 from hotspare.formats.json.decode import decode_json
 from hotspare.formats.json.rows import json_rows, rows_to_json
 from hotspare.model.types import Field, KeyRole, Schema
@@ -38,9 +38,9 @@ def encode_outputs(rows: pa.RecordBatch, format_: MessageFormat) -> bytes:
 
 def encode_each(rows: pa.RecordBatch, format_: MessageFormat) -> list[bytes]:
     """Returns a message for each row of a batch of `rows.batch.output_schema`; `format_` is one of TEXT_FORMATS."""
-    is_json = format_ is MessageFormat.JSON
-    texts = json_rows(rows, schema_of(rows)) if is_json else csv_rows(rows, CsvStyle.EXACT)
-    messages: list[bytes] = texts.cast(pa.binary()).to_pylist()
+    if format_ is MessageFormat.CSV:
+        return row_messages(rows, CsvStyle.EXACT)
+    messages: list[bytes] = json_rows(rows, schema_of(rows)).cast(pa.binary()).to_pylist()
     return messages
 
 
