@@ -10,7 +10,7 @@ import numpy as np
 from hotspare.rows.chunk import Chunk, Positions, Timeline
 from hotspare.table.loops import index, queue, slots
 from hotspare.table.loops import relation as k
-from hotspare.table.loops.outputs import OutputColumns
+from hotspare.table.loops.outputs import ENTERED_WIDTH, EnteredRows, OutputColumns
 from hotspare.table.relation import Relation, RowTime, Shape
 from hotspare.table.row_index import empty_index, grown_index
 from hotspare.windows.calculate.algorithms import SUMMARY_OUTPUTS
@@ -364,6 +364,14 @@ def first_disorder() -> Iterator[Args]:
     yield rising, np.zeros(3, np.int64), np.zeros((1, 3), np.int64)
 
 
+def enter_rows() -> Iterator[Args]:
+    random = _random()
+    for count, kinds in ((0, 5), (1, 1), (30, 5)):
+        time_us, kind = random.integers(0, 50, count), random.integers(0, kinds, count).astype(np.int8)
+        rows = [np.zeros(size, np.int64) for size in (count, count, 3, count, ENTERED_WIDTH)]
+        yield _positions(random, count), time_us, kind, 20, EnteredRows(*rows)
+
+
 def order_by_number() -> Iterator[Args]:
     random = _random()
     for count in (0, 1, 40):
@@ -492,6 +500,7 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "calculate.write_whole": write_whole,
     "ordering.order_by_number": order_by_number,
     "outputs.due_heartbeats": due_heartbeats,
+    "outputs.enter_rows": enter_rows,
     "outputs.first_disorder": first_disorder,
     "delivery.deliver": deliver,
     "outputs.split_columns": split_columns,

@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.base.errors import StateError
-from hotspare.flow.project_state import NO_TIME, PartitionKey
-from hotspare.rows.batch import BAD_TYPE, RowKind
+from hotspare.flow.project_state import NO_TIME, PartitionKey, Passed
+from hotspare.rows.batch import BAD_TYPE, HEAD_ROW_BYTES, RowKind
 from hotspare.rows.chunk import Int64s
-from hotspare.rows.elementwise import chosen
+from hotspare.rows.elementwise import buffer_bytes, chosen
 from hotspare.rows.merged import FIXED, MergedRows
 from hotspare.rows.ordering import by_partition
 from hotspare.rows.partition_clock import Belief, PartitionClock
@@ -32,26 +32,73 @@ PULLED_BYTES_MAX = 1 << 29
 one."""
 
 
-_KIND_COLUMN, _TIME_COLUMN = FIXED.index("kind"), FIXED.index("time_us")
 _TICK, _BAD = int(RowKind.TICK), int(RowKind.BAD)
+_TOPIC, _PARTITION, _OFFSET, _TIME, _KIND = map(FIXED.index, ("topic", "partition", "offset", "time_us", "kind"))
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Decoded rows of one topic: the columns FIXED, the topic's events (None without any), and the content of bad rows, each as
+    long as the rows."""
+
+    fixed: Sequence[npt.NDArray[Any]]
+    events: pa.Array | None
+    bad: pa.Array
+    _nbytes: int = -1
+
+    def __len__(self) -> int:
+        return len(self.fixed[0])
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the rows, computed when it is first needed: that takes longer than to merge a few rows."""
+        if self._nbytes < 0:
+            self._nbytes = int(len(self) * HEAD_ROW_BYTES + sum(array.nbytes for array in self._arrays))
+        return self._nbytes
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The size of the buffers in which the rows are, perhaps with others."""
+        return len(self) * HEAD_ROW_BYTES + buffer_bytes(self._arrays)
+
+    @property
+    def _arrays(self) -> Sequence[pa.Array]:
+        return (self.bad,) if self.events is None else (self.events, self.bad)
+
+    def slice(self, begin: int, end: int) -> _Rows:
+        """Returns the rows from `begin` to before `end`, sharing the arrays."""
+        fixed, count = [column[begin:end] for column in self.fixed], end - begin
+        events = None if self.events is None else self.events.slice(begin, count)
+        return _Rows(fixed, events, self.bad.slice(begin, count))
+
+    def at(self, rows: Int64s) -> _Rows:
+        """Returns the rows at the rising indexes `rows`; without a copy if these are contiguous."""
+        begin, end = int(rows[0]), int(rows[-1]) + 1
+        if end - begin == len(rows):
+            return self.slice(begin, end)
+        events = None if self.events is None else chosen(self.events, rows)
+        return _Rows([_read_only(column.take(rows)) for column in self.fixed], events, chosen(self.bad, rows))
+
+
+def _read_only(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    column.flags.writeable = False  # as Arrow's are: kernels are compiled for read-only arrays
+    return column
 
 
 @dataclass(slots=True)
 class _Piece:
     """Rows of one topic whose times are settled. `times`: the believed time of each row; `clocks`: `Belief.clock_us` after each
-    row; `nbytes`: the size of `rows`."""
+    row."""
 
     topic: int
-    rows: pa.RecordBatch
-    nbytes: int
+    rows: _Rows
     times: Int64s
     clocks: Int64s
 
     def slice(self, begin: int, end: int) -> _Piece:
         if begin == 0 and end == len(self.times):
             return self
-        rows = self.rows.slice(begin, end - begin)
-        return _Piece(self.topic, rows, rows.nbytes, self.times[begin:end], self.clocks[begin:end])
+        return _Piece(self.topic, self.rows.slice(begin, end), self.times[begin:end], self.clocks[begin:end])
 
 
 @dataclass(slots=True)
@@ -62,43 +109,35 @@ class _Partition:
     topic: int
     clock: PartitionClock
     pieces: deque[_Piece] = field(default_factory=deque)
-    unsettled: deque[tuple[pa.RecordBatch, int]] = field(default_factory=deque)
-    """Rows and their size in bytes, which is cheaper to store than to compute again."""
+    unsettled: deque[_Rows] = field(default_factory=deque)
     waiting: int = 0
-    waiting_bytes: int = 0
-    """The size of the waiting rows in bytes. Memory use is higher if only a part of a batch waits, because the rest of the batch is
-    not freed."""
     event_time_us: int = NO_TIME
     """The believed time of the newest event whose time is settled."""
 
-    def push(self, rows: pa.RecordBatch) -> None:
-        kinds = rows.column(_KIND_COLUMN).to_numpy()
-        times, clocks = self.clock.settle_rows(rows.column(_TIME_COLUMN).to_numpy(), kinds == _TICK)
-        nbytes = rows.nbytes
-        self.unsettled.append((rows, nbytes))
-        self.waiting += rows.num_rows
-        self.waiting_bytes += nbytes
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of the waiting rows in bytes. Memory use is higher if only a part of a batch waits, because the rest of the
+        batch is not freed."""
+        return sum(piece.rows.nbytes for piece in self.pieces) + sum(rows.nbytes for rows in self.unsettled)
+
+    def push(self, rows: _Rows) -> None:
+        times, clocks = self.clock.settle_rows(rows.fixed[_TIME], rows.fixed[_KIND] == _TICK)
+        self.unsettled.append(rows)
+        self.waiting += len(rows)
         at = 0
         while at < len(times):
-            rows, nbytes = self.unsettled.popleft()
-            count = min(rows.num_rows, len(times) - at)
-            if count < rows.num_rows:
-                rest = rows.slice(count)
-                self.unsettled.appendleft((rest, rest.nbytes))
+            rows = self.unsettled.popleft()
+            count = min(len(rows), len(times) - at)
+            if count < len(rows):
+                self.unsettled.appendleft(rows.slice(count, len(rows)))
                 rows = rows.slice(0, count)
-                nbytes = rows.nbytes
-            piece = _Piece(self.topic, rows, nbytes, times[at : at + count], clocks[at : at + count])
+            piece = _Piece(self.topic, rows, times[at : at + count], clocks[at : at + count])
             self._record_event_time(piece)
             self.pieces.append(piece)
             at += count
 
-    def subtract_released(self, piece: _Piece) -> None:
-        """Subtracts the rows of a released piece from `waiting` and `waiting_bytes`."""
-        self.waiting -= len(piece.times)
-        self.waiting_bytes = max(0, self.waiting_bytes - piece.nbytes) if self.waiting else 0
-
     def _record_event_time(self, piece: _Piece) -> None:
-        backwards = piece.rows.column(_KIND_COLUMN).to_numpy()[::-1] != _TICK
+        backwards = piece.rows.fixed[_KIND][::-1] != _TICK
         behind = int(backwards.argmax())
         if backwards[behind]:
             self.event_time_us = int(piece.times[-1 - behind])
@@ -109,7 +148,8 @@ class Merge:
     per partition, `Belief.clock_us` after the last row pulled. `bytes_max`: size limit of a pulled batch of more than one row.
 
     `skew_max_us`: how far an append time may advance and still be believed at once (partition_clock.py). `trusted`: topics whose
-    append times are believed without this limit, because another engine has settled them.
+    append times are believed without this limit, because another engine has settled them. `unmerged`: a topic without
+    events, of which only the positions are recorded.
     """
 
     def __init__(
@@ -119,8 +159,9 @@ class Merge:
         skew_max_us: int | None = None,
         bytes_max: int = PULLED_BYTES_MAX,
         trusted: frozenset[int] = frozenset(),
+        unmerged: int | None = None,
     ) -> None:
-        self._bytes_max = bytes_max
+        self._bytes_max, self._unmerged = bytes_max, unmerged
         self.clocks: dict[PartitionKey, int] = {}
         self._beliefs = dict(beliefs)
         self._skew_max_us, self._trusted = skew_max_us, trusted
@@ -165,14 +206,23 @@ class Merge:
         skew_max_us = None if key[0] in self._trusted else self._skew_max_us
         return _Partition(key[0], PartitionClock(skew_max_us, self._beliefs.get(key, Belief())))
 
-    def push(self, batch: pa.RecordBatch) -> None:
-        """Adds decoded rows, which must be in order of position within each partition. Raises StateError for an undeclared
-        partition."""
+    def push(self, batch: pa.RecordBatch) -> Mapping[PartitionKey, Passed]:
+        """Adds decoded rows, which must be in order of position within each partition. Returns the last row of each partition of
+        the topic `unmerged`; its rows are not added. Raises StateError for an undeclared partition."""
+        passed: dict[PartitionKey, Passed] = {}
         if batch.num_rows == 0:
-            return
-        for key, rows in by_partition(batch.column("topic").to_numpy(), batch.column("partition").to_numpy()):
-            mine = _of_topic(batch, key[0])
-            self._push(mine if rows is None else _rows_of(mine, rows), key)
+            return passed
+        columns = batch.columns
+        fixed, bad = [column.to_numpy() for column in columns[: len(FIXED)]], columns[-1]
+        for key, rows in by_partition(fixed[_TOPIC], fixed[_PARTITION]):
+            if key[0] == self._unmerged:
+                last = -1 if rows is None else int(rows[-1])
+                passed[key] = Passed(int(fixed[_OFFSET][last]), 0, int(fixed[_TIME][last]))
+                continue
+            place = len(FIXED) + key[0]
+            mine = _Rows(fixed, columns[place] if place < len(columns) - 1 else None, bad)
+            self._partition(key).push(mine if rows is None else mine.at(rows))
+        return passed
 
     def pull(self) -> Iterator[MergedRows]:
         """Removes the rows that may be released and yields them in merge order, in batches of bounded size. `time_us` of each row
@@ -184,14 +234,14 @@ class Merge:
             ready += self._ready(key, each, next((bound for bound in bounds if bound[1] != key), None))
         return (_in_order(pieces) for pieces in _bounded(ready, self._bytes_max))
 
-    def _push(self, batch: pa.RecordBatch, key: PartitionKey) -> None:
+    def _partition(self, key: PartitionKey) -> _Partition:
         partition = self._partitions.get(key)
         if partition is None:
             raise StateError(
                 f"partition {key[1]} of topic {key[0]} is not declared, but has rows",
                 hint="declare every inbound partition before reading",
             )
-        partition.push(batch)
+        return partition
 
     def _ready(self, key: PartitionKey, partition: _Partition, bound: tuple[int, PartitionKey] | None) -> list[_Piece]:
         """Removes and returns the rows of a partition that no other partition can still precede. `bound`: the time and the key of
@@ -206,7 +256,7 @@ class Merge:
                 break
             ready.append(piece.slice(0, count))
             self.clocks[key] = int(piece.clocks[count - 1])
-            partition.subtract_released(ready[-1])
+            partition.waiting -= count
             if count < size:
                 partition.pieces[0] = piece.slice(count, size)
                 break
@@ -218,7 +268,7 @@ def _bounded(pieces: Sequence[_Piece], bytes_max: int) -> Iterator[Sequence[_Pie
     """Splits the rows of all pieces, in merge order, into halves until each part has at most `bytes_max` bytes or one row. Yields
     the parts."""
     count = sum(len(piece.times) for piece in pieces)
-    if count < 2 or sum(piece.nbytes for piece in pieces) <= bytes_max:
+    if count < 2 or sum(piece.rows.buffer_bytes for piece in pieces) <= bytes_max or _size(pieces) <= bytes_max:
         if count:
             yield pieces
         return
@@ -229,20 +279,8 @@ def _bounded(pieces: Sequence[_Piece], bytes_max: int) -> Iterator[Sequence[_Pie
     yield from _bounded([piece.slice(cut, len(piece.times)) for piece, cut in zip(pieces, cuts, strict=True)], bytes_max)
 
 
-_BAD_COLUMN, _EVENTS_COLUMN = len(FIXED), len(FIXED) + 1
-"""Indexes of the columns `bad` and events in the rows that `_of_topic` returns."""
-
-
-def _rows_of(batch: pa.RecordBatch, rows: Int64s) -> pa.RecordBatch:
-    """Returns the rows of `batch` at the rising indexes `rows`; without a copy if these are contiguous."""
-    begin, count = int(rows[0]), len(rows)
-    return batch.slice(begin, count) if int(rows[-1]) - begin == count - 1 else batch.take(pa.array(rows))
-
-
-def _of_topic(batch: pa.RecordBatch, topic: int) -> pa.RecordBatch:
-    """Returns the batch with only the columns that rows of this topic need: FIXED, `bad`, and the topic's events if it has any."""
-    bad, events = batch.num_columns - 1, len(FIXED) + topic
-    return batch.select([*range(len(FIXED)), bad, *([events] if events < bad else [])])
+def _size(pieces: Sequence[_Piece]) -> int:
+    return sum(piece.rows.nbytes for piece in pieces)
 
 
 _NONE_BAD = pa.array([], BAD_TYPE)
@@ -251,15 +289,16 @@ _NONE_BAD = pa.array([], BAD_TYPE)
 def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
     """Returns the rows of the pieces as one batch in merge order. There must be at least one row."""
     times = _joined_numbers([piece.times for piece in pieces])
-    fixed = {name: _joined_numbers([piece.rows.column(i).to_numpy() for piece in pieces]) for i, name in enumerate(FIXED)}
-    fixed["time_us"] = times
+    columns = zip(*(piece.rows.fixed for piece in pieces), strict=True)
+    fixed = {name: _joined_numbers(parts) for name, parts in zip(FIXED, columns, strict=True)}
+    fixed["time_us"] = _read_only(times)
     events: dict[int, pa.StructArray] = {}
     places: list[Int64s] = []
     for topic, mine in groupby(pieces, lambda piece: piece.topic):
         rows = [piece.rows for piece in mine]
-        places.append(np.arange(sum(each.num_rows for each in rows)))
-        if rows[0].num_columns > _EVENTS_COLUMN:
-            events[topic] = _joined([each.column(_EVENTS_COLUMN) for each in rows])
+        places.append(np.arange(sum(map(len, rows))))
+        if rows[0].events is not None:
+            events[topic] = _joined([each.events for each in rows])
     place, bad = _joined_numbers(places), _NONE_BAD
     is_bad = fixed["kind"] == _BAD
     if is_bad.any():
@@ -270,12 +309,12 @@ def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
             order = _order(times)
             fixed, place = {name: column.take(order) for name, column in fixed.items()}, place.take(order)
         for column in fixed.values():
-            column.flags.writeable = False  # as Arrow's are: kernels are compiled for read-only arrays
+            _read_only(column)
     return MergedRows(fixed, place, events, bad)
 
 
-def _bad_of(rows: pa.RecordBatch) -> pa.StructArray:
-    return chosen(rows.column(_BAD_COLUMN), np.flatnonzero(rows.column(_KIND_COLUMN).to_numpy() == _BAD))
+def _bad_of(rows: _Rows) -> pa.StructArray:
+    return chosen(rows.bad, np.flatnonzero(rows.fixed[_KIND] == _BAD))
 
 
 def _order(times: Int64s) -> Int64s:

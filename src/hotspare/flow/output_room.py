@@ -14,9 +14,9 @@ from hotspare.rows.elementwise import shared
 from hotspare.table.lanes import OutputForm
 from hotspare.table.loops.outputs import OutputColumns
 
-SMALL_OUTPUT_ROWS_MAX = 64
+SMALL_OUTPUT_ROWS_MAX = 256
 """Batches with more rows do not use the preallocated columns."""
-_ROWS = 256
+_ROWS = 1024
 
 
 class OutputRoom:

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from hotspare.base.errors import StateError
@@ -15,7 +14,7 @@ from hotspare.flow.merge import Merge
 from hotspare.flow.outputs import joined_parts
 from hotspare.flow.plan import Plan
 from hotspare.flow.poison import Poison, retry_and_bisect, with_refused
-from hotspare.flow.project_state import OutputId, PartitionKey, Passed, State
+from hotspare.flow.project_state import OutputId, PartitionKey, State
 from hotspare.flow.snapshot import FrozenProjectState, freeze, restore
 from hotspare.flow.step import fresh_state, step
 from hotspare.rows.batch import TRACE_PREFIX, decoded_schema
@@ -35,9 +34,6 @@ digests in that batch are not meaningful."""
 def default_step_rows(rows: int) -> int:
     """Returns the number of rows for the next step: all available `rows`, but at most STEP_ROWS_MAX."""
     return min(rows, STEP_ROWS_MAX)
-
-
-_TICK_COLUMNS = ("partition", "offset", "time_us")
 
 
 class Pipeline:
@@ -109,7 +105,8 @@ class Pipeline:
         state = self._state
         beliefs = {key: Belief(each.time_us, state.clocks.get(key, each.time_us)) for key, each in state.passed.items()}
         trusted = frozenset(i for i, source in enumerate(self.plan.resolved.sources) if self.plan.resolved.reads(source))
-        return Merge(partitions, beliefs, self._skew_max_us, trusted=trusted)
+        ticks_alone = len(self.plan.entries)  # the topic of `InboundRole.TICKS`
+        return Merge(partitions, beliefs, self._skew_max_us, trusted=trusted, unmerged=ticks_alone)
 
     def compute_parts(
         self, decoded: pa.RecordBatch | pa.Table, take: TakeRows = default_step_rows, known: Sequence[Poison] = ()
@@ -163,20 +160,8 @@ class Pipeline:
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows do not have the columns of the project", detail=f"{decoded.schema}")
         for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
-            self._merge.push(self._without_tick_topic(batch))
+            self._state.passed.update(self._merge.push(batch))
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
-
-    def _without_tick_topic(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the rows of all topics but the tick-only one (`InboundRole.TICKS`). Records the positions of that topic's rows at
-        once: they have no events, so they need no merge.
-        """
-        topics = batch.column("topic").to_numpy()
-        signs = np.flatnonzero(topics == len(self.plan.entries))
-        if not len(signs):
-            return batch
-        for number, offset, time_us in zip(*(batch.column(name).take(signs).to_pylist() for name in _TICK_COLUMNS), strict=True):
-            self._state.passed[len(self.plan.entries), number] = Passed(offset, 0, time_us)
-        return batch.filter(pa.array(topics != len(self.plan.entries)))
 
     def _step(self, state: State, rows: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
         return step(self.plan, state, rows, lambda: self._extra_rows)

@@ -102,8 +102,8 @@ def _refused(plan: Plan, rows: MergedRows, row: int, poison: Poison) -> MergedRo
     window, text, what = str(plan.resolved.sources[poison.topic]), "", "at this tick"
     if poison.kind is RowKind.EVENT:
         opcode, what = rows.column("opcode")[row : row + 1], "on this event"
-        event = rows.events_of(poison.topic, np.array([row]))
-        (text,) = event_texts(plan.entry_schemas[poison.topic], opcode, event.flatten())
+        event, _ = rows.events_of(poison.topic, np.array([row]))
+        (text,) = event_texts(plan.entry_schemas[poison.topic], opcode, event)
     elif poison.window:
         window = poison.window
     message = f"window {window}: the engine fails {what} ({type(poison.error).__name__})"

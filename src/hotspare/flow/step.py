@@ -13,7 +13,7 @@ emitted all outputs that the heartbeat causes in them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -36,32 +36,39 @@ from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import EVERY_SLOT, Resident, WindowId
 from hotspare.model.types import Schema
 from hotspare.rows.batch import BAD_STREAM, RowKind
-from hotspare.rows.chunk import EXTRA_ROWS_MAX, NO_END, Chunk, Int64s, Positions, Timeline, UInt8s
+from hotspare.rows.chunk import EXTRA_ROWS_MAX, Chunk, Int64s, Positions, Timeline, UInt8s
 from hotspare.rows.elementwise import is_row_error
 from hotspare.rows.merged import MergedRows
 from hotspare.rows.ordering import partition_numbers
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.scripting.shared import SHARED_PAGE as SHARED_PAGE
 from hotspare.table.lanes import to_lanes
-from hotspare.table.loops.ordering import order_by_number
-from hotspare.table.loops.outputs import due_heartbeats, first_disorder
+from hotspare.table.loops.outputs import ENTERED_WIDTH, EnteredRows, due_heartbeats, enter_rows, first_disorder
 from hotspare.table.memory import NO_BUDGET, PageCache, WindowMemory
 from hotspare.table.pages import EvictablePart, Page
 from hotspare.windows.shared.contract import OperatorResult
 from hotspare.windows.shared.rowwise import passed_rows
 
-_EVENT, _BAD = int(RowKind.EVENT), int(RowKind.BAD)
+_BAD = int(RowKind.BAD)
+_NO_HEARTBEATS: Int64s = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class BatchColumns:
-    """The fixed columns of a batch as arrays. `time_us`: the system time at each row, which never falls."""
+    """The fixed columns of a batch as arrays. `time_us`: the system time at each row, which never falls; `ticks`: the rows that are
+    ticks; `end`: the row at which the input ends, -1 without one; `bad_count`: the count of bad rows; `ranks`: per topic, the rows
+    with its events; `is_one_partition`: whether all rows are of one."""
 
     positions: Positions
     time_us: Int64s
     kind: npt.NDArray[np.int8]
     opcode: UInt8s
     flags: UInt8s
+    ticks: Int64s
+    end: int
+    bad_count: int
+    ranks: list[Int64s]
+    is_one_partition: bool
 
 
 class Dataflow:
@@ -84,8 +91,6 @@ class Dataflow:
         """Per node: the rank below which the node has received all rows."""
         self._until = [0] * count
         """Per node: the rank below which the node has emitted all outputs."""
-        self._ranks = _ranks_of_events(door, len(plan.entries))
-        """Per topic: the ranks of the rows that hold its events."""
         self._refused: dict[int, BadEvents] = {}
         """Bad events not yet emitted, by the number of the node that refused them; -1 for the head."""
         self._refuse(-1, _bad_rows(batch, door))
@@ -100,7 +105,8 @@ class Dataflow:
         """Computes one part. Returns the output chunk of each node (None without outputs), and the bad events that are complete,
         ordered by rank."""
         chunks: list[Chunk | None] = [None] * len(self._plan.nodes)
-        self._all_beats = replace(self._timeline, extra_rows_max=self._extra_rows_max())
+        whole = self._timeline
+        self._all_beats = Timeline(whole.time_us, whole.heartbeat_rank, self._extra_rows_max(), whole.positions, whole.end_rank)
         first = self._next_node()
         for i in range(first, len(chunks)):
             if i == first or not self._has_more[i]:
@@ -136,7 +142,7 @@ class Dataflow:
         if not comes and (until == self._given[i] or not (clock.has_ticks or (ends and clock.has_event_time))):
             self._given[i] = self._until[i] = until
             return None
-        given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
+        given = [chunk or nothing for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
         beats = self._beats(self._given[i], until)
         try:
             applied = node.operator.process_chunks(self._state.pages[node.page], given, beats, self._state.strings)
@@ -153,10 +159,11 @@ class Dataflow:
 
     def _events(self, topic: int, schema: Schema) -> Chunk | None:
         """Returns the decoded events of one topic, or None if the batch has no events of that topic."""
-        rank, door = self._ranks[topic], self._door
+        rank, door = self._door.ranks[topic], self._door
         if not len(rank):
             return None
-        lanes, valid = to_lanes(self._batch.events_of(topic, rank).flatten(), schema, self._state.strings)
+        fields, at = self._batch.events_of(topic, rank)
+        lanes, valid = to_lanes(fields, schema, self._state.strings, at)
         return Chunk(rank, door.opcode[rank], door.flags[rank], lanes, valid)
 
     def _take_inputs(self, i: int) -> tuple[list[Chunk | None], int]:
@@ -237,25 +244,14 @@ def _may_continue(chunk: Chunk, until: int) -> bool:
     return len(chunk) == 1 or bool(chunk.opcode[-2] != Opcode.UPDATE_BLOCK)
 
 
-def _ranks_of_events(door: BatchColumns, topics: int) -> list[Int64s]:
-    """Returns, for each topic, the ranks of the rows that hold its events. The cost depends on the number of rows, not of
-    topics."""
-    numbers = np.where(door.kind == _EVENT, door.positions.topics, -1).astype(np.int64)
-    ends, rank = np.zeros(topics, np.int64), np.empty(len(numbers), np.int64)
-    order_by_number(numbers, ends, rank)
-    stops = ends.tolist()
-    return [rank[begin:end] for begin, end in zip([0, *stops], stops, strict=False)]
-
-
 def _bad_rows(batch: MergedRows, door: BatchColumns) -> BadEvents:
     """Returns the bad events of the rows that the head could not decode, or refused."""
-    rank = (door.kind == _BAD).nonzero()[0]
-    if len(rank) == 0:
+    if not door.bad_count:
         return NO_BAD_EVENTS
+    rank = np.flatnonzero(door.kind == _BAD)
     return BadEvents(rank, tuple(batch.bad_of(rank).flatten()))
 
 
-_TICK, _END = int(RowKind.TICK), int(RowKind.END)
 _RANKS = {Resident.MAY_LEAVE: 0, Resident.PREFER: 1}
 """Eviction rank by the window's `resident` setting: rows of windows with a lower rank are evicted first."""
 TEXTS, SHARED = "texts", "shared code"
@@ -306,7 +302,7 @@ def step(
     if plan.shared is None:
         yield from _stepped(plan, state, batch, extra_rows_max)
     else:
-        _check_order(state, _batch_columns(state, batch))
+        _check_order(state, _batch_columns(plan, state, batch))
         plan.shared.attach_pages(state.pages)
         yield from _one_by_one(plan, state, batch)
 
@@ -328,7 +324,7 @@ def _one_by_one(plan: Plan, state: State, batch: MergedRows) -> Iterator[dict[st
 
 
 def _stepped(plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int]) -> Iterator[dict[str, pa.RecordBatch]]:
-    door = _batch_columns(state, batch)
+    door = _batch_columns(plan, state, batch)
     passed = _check_order(state, door)
     timeline = _timeline(plan, state, door)
     work = Dataflow(plan, state, batch, door, timeline, extra_rows_max)
@@ -350,17 +346,34 @@ def _stepped(plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callab
     yield outputs
 
 
-def _batch_columns(state: State, batch: MergedRows) -> BatchColumns:
-    column = batch.fixed
+def _batch_columns(plan: Plan, state: State, batch: MergedRows) -> BatchColumns:
+    column, count, topics = batch.fixed, batch.num_rows, len(plan.entries)
     positions = Positions(column["topic"], column["partition"], column["offset"], column["index"])
-    time_us = np.maximum.accumulate(np.maximum(column["time_us"], state.time_us))
-    return BatchColumns(positions, time_us, column["kind"], column["opcode"], column["flags"])
+    time_us, ranks, ticks = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    counts, ends = np.empty(ENTERED_WIDTH, np.int64), np.zeros(topics, np.int64)
+    enter_rows(positions, column["time_us"], column["kind"], state.time_us, EnteredRows(time_us, ranks, ends, ticks, counts))
+    tick_count, bad_count, end, is_one_partition = counts.tolist()
+    stops = ends.tolist()
+    return BatchColumns(
+        positions,
+        time_us,
+        column["kind"],
+        column["opcode"],
+        column["flags"],
+        ticks[:tick_count],
+        end,
+        bad_count,
+        [ranks[begin:stop] for begin, stop in zip([0, *stops], stops, strict=False)],
+        is_one_partition == 1,
+    )
 
 
 def _check_order(state: State, door: BatchColumns) -> dict[PartitionKey, Passed]:
     """Returns the last row of each partition in the batch. Raises PositionOrder if positions of a partition do not rise."""
     where = door.positions
-    keys, number = partition_numbers(where.topics, where.partitions)
+    keys, number = [(where.topics.item(0), where.partitions.item(0))], None
+    if not door.is_one_partition:
+        keys, number = partition_numbers(where.topics, where.partitions)
     if number is None:
         number = np.zeros(len(where.offsets), np.int64)
     befores = [state.passed.get(key) for key in keys]
@@ -373,19 +386,18 @@ def _check_order(state: State, door: BatchColumns) -> dict[PartitionKey, Passed]
             detail=f"partition {keys[at][1]}: the last row before the batch was {befores[at]}",
         )
     last = zip(keys, newest.tolist(), strict=True)
-    return {key: Passed(offset, index, int(door.time_us[row])) for key, (offset, index, row) in last}
+    return {key: Passed(offset, index, door.time_us.item(row)) for key, (offset, index, row) in last}
 
 
 def _timeline(plan: Plan, state: State, door: BatchColumns) -> Timeline:
-    is_end = door.kind == _END
-    ends, ticks = is_end.nonzero()[0], (is_end | (door.kind == _TICK)).nonzero()[0]
-    beats = np.empty(len(ticks), np.int64)
+    ticks, beats = door.ticks, _NO_HEARTBEATS
     if len(ticks):
         last = state.heartbeat_time_us
         if last == NO_TIME:  # the first tick is a heartbeat
-            last = int(door.time_us[ticks[0]]) - plan.heartbeat_interval_us
+            last = door.time_us.item(ticks.item(0)) - plan.heartbeat_interval_us
+        beats = np.empty(len(ticks), np.int64)
         beats = beats[: due_heartbeats(ticks, door.time_us, last, plan.heartbeat_interval_us, beats)]
-    return Timeline(door.time_us, beats, positions=door.positions, end_rank=int(ends[0]) if len(ends) else NO_END)
+    return Timeline(door.time_us, beats, positions=door.positions, end_rank=door.end)
 
 
 def _write(

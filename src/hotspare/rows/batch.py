@@ -112,6 +112,8 @@ HEAD_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
     ("opcode", pa.uint8()),
     ("flags", pa.uint8()),
 )
+HEAD_ROW_BYTES: int = sum(type_.bit_width // 8 for _, type_ in HEAD_COLUMNS)
+"""The bytes of a row in these columns."""
 
 
 def arrow_fields(schema: Schema) -> list[pa.Field]:

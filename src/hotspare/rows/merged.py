@@ -20,6 +20,9 @@ from hotspare.rows.chunk import Int64s
 FIXED = tuple(name for name, _ in HEAD_COLUMNS)
 """The columns that every row has."""
 
+_FEW_TIMES = 4
+"""If there are at most this many times as many events as rows, the caller chooses: for few rows Arrow takes long."""
+
 Fixed: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
@@ -51,9 +54,17 @@ class MergedRows:
         """Returns the column `name`, which is one of FIXED."""
         return self.fixed[name]
 
-    def events_of(self, topic: int, rows: Int64s) -> pa.StructArray:
-        """Returns the events of `rows`: at least one row, and all of them events of `topic`."""
-        return _taken(self.events[topic], self.place[rows])
+    def events_of(self, topic: int, rows: Int64s) -> tuple[list[pa.Array], Int64s | None]:
+        """Returns the fields of the events of `rows`, at least one row, and all of them events of `topic`. Also returns the indexes
+        of the rows in these arrays; None if the arrays have only these rows, in their order."""
+        events, at = self.events[topic], self.place[rows]
+        fields = [events.field(i) for i in range(events.type.num_fields)]
+        if _is_run(at):
+            return [field.slice(at.item(0), len(at)) for field in fields], None
+        if len(events) <= _FEW_TIMES * len(at):
+            return fields, at
+        chosen = pa.array(at)
+        return [field.take(chosen) for field in fields], None
 
     def bad_of(self, rows: Int64s) -> pa.StructArray:
         """Returns the content of `rows`: at least one row, and all of them bad."""
@@ -70,11 +81,16 @@ class MergedRows:
         """Returns the rows with a bad row in place of row number `row`. `told`: the content of the bad row, an array of one."""
         kind, place = self.fixed["kind"].copy(), self.place.copy()
         kind[row], place[row] = RowKind.BAD, len(self.bad)
+        kind.flags.writeable = False  # as Arrow's are: kernels are compiled for read-only arrays
         return replace(self, fixed={**self.fixed, "kind": kind}, place=place, bad=pa.concat_arrays([self.bad, told]))
 
 
 def _taken(array: pa.StructArray, at: Int64s) -> pa.StructArray:
     """Returns the elements at the indexes `at`, at least one; without a copy if these are consecutive."""
-    begin, count = int(at[0]), len(at)
-    is_run = int(at[-1]) - begin == count - 1 and (count < 3 or bool((np.diff(at) == 1).all()))
-    return array.slice(begin, count) if is_run else array.take(pa.array(at))
+    return array.slice(at.item(0), len(at)) if _is_run(at) else array.take(pa.array(at))
+
+
+def _is_run(at: Int64s) -> bool:
+    """Whether the numbers, at least one, are consecutive."""
+    begin, count = at.item(0), len(at)
+    return at.item(-1) - begin == count - 1 and (count < 3 or at.tobytes() == np.arange(begin, begin + count).tobytes())

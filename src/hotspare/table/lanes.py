@@ -14,10 +14,12 @@ from hotspare.model.types import FieldType, Schema
 from hotspare.rows.arrays import ELEMENT, packed, unpacked
 from hotspare.rows.batch import ARROW_TYPE, output_schema
 from hotspare.rows.chunk import Bools, Int64s, all_true, is_all
+from hotspare.rows.elementwise import valid_mask
 from hotspare.table.loops.outputs import split_columns, split_lanes
 from hotspare.table.strings import StringTable
 
 CODED = (FieldType.STRING, FieldType.BLOB, *ELEMENT)
+_INT32, _MONEY = FieldType.INT32, FieldType.MONEY
 _PLAIN = (FieldType.INT64, FieldType.DOUBLE, FieldType.DATE, FieldType.STAMP)
 
 
@@ -65,12 +67,11 @@ def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[In
     """Returns lane int64[n] and validity bool[n] of an Arrow array of `ARROW_TYPE[type_]`."""
     if type_ in CODED:
         return strings.intern(packed(array) if type_.is_array else array)
-    nulls = array.null_count
-    valid = array.is_valid().to_numpy(zero_copy_only=False) if nulls else all_true(len(array))
     lane = _numbers(array, type_)
-    if nulls:
-        lane = np.where(valid, lane, 0)
-    return lane, valid
+    if not array.null_count:
+        return lane, all_true(len(array))
+    valid = valid_mask(array)
+    return np.where(valid, lane, 0), valid
 
 
 def _numbers(array: pa.Array, type_: FieldType) -> Int64s:
@@ -79,20 +80,25 @@ def _numbers(array: pa.Array, type_: FieldType) -> Int64s:
     if len(array) == 0 or buffer is None:
         return np.zeros(len(array), np.int64)
     begin, end = array.offset, array.offset + len(array)
-    if type_ is FieldType.INT32:
+    if type_ is _INT32:
         return np.frombuffer(buffer, np.int32)[begin:end].astype(np.int64)
-    if type_ is FieldType.MONEY:  # 18 digits fit the low word of the 128 bits, sign included
+    if type_ is _MONEY:  # 18 digits fit the low word of the 128 bits, sign included
         return np.ascontiguousarray(np.frombuffer(buffer, np.int64)[0::2][begin:end])
     return np.frombuffer(buffer, np.int64)[begin:end]
 
 
-def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable) -> tuple[Int64s, Bools]:
-    """Returns lanes int64[n, width] and validity bool[n, width] of one Arrow array per field."""
-    count = len(arrays[0])
-    lanes = np.empty((count, len(schema)), np.int64)
-    valid = np.empty((count, len(schema)), np.bool_)
+def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable, rows: Int64s | None = None) -> tuple[Int64s, Bools]:
+    """Returns lanes int64[n, width] and validity bool[n, width] of one Arrow array per field, or of their elements `rows`."""
+    count = len(arrays[0]) if rows is None else len(rows)
+    lanes, valid = np.empty((count, len(schema)), np.int64), np.empty((count, len(schema)), np.bool_)
     for i, (array, field) in enumerate(zip(arrays, schema.fields, strict=True)):
-        lanes[:, i], valid[:, i] = to_lane(array, field.type, strings)
+        if rows is None:
+            lanes[:, i], valid[:, i] = to_lane(array, field.type, strings)
+        elif field.type in CODED:
+            lanes[:, i], valid[:, i] = to_lane(array.take(pa.array(rows)), field.type, strings)
+        else:
+            lane, is_valid = to_lane(array, field.type, strings)
+            lanes[:, i], valid[:, i] = lane[rows], is_valid[rows]
     return lanes, valid
 
 
@@ -125,9 +131,9 @@ def _array(lane: Int64s, valid: Bools | None, type_: FieldType, strings: StringT
 
 def _values(lane: Int64s, type_: FieldType) -> pa.Buffer:
     values: np.ndarray[Any, Any]
-    if type_ is FieldType.INT32:
+    if type_ is _INT32:
         values = lane.astype(np.int32)
-    elif type_ is FieldType.MONEY:
+    elif type_ is _MONEY:
         values = np.empty((len(lane), 2), np.int64)
         values[:, 0] = lane
         values[:, 1] = lane >> 63

@@ -599,11 +599,9 @@ class _RelationWork:
 def _beats_of(policy: k.Policy, timeline: Timeline) -> Int64s:
     """Returns int64[., 2]: rank and time of the heartbeats at which rows may expire under `policy`."""
     waits = policy.kind not in (k.KEEP, k.COUNT_OF_GROUP) and not policy.by_event
-    beats = np.empty((len(timeline.heartbeat_rank) if waits else 0, 2), np.int64)
-    if len(beats):
-        beats[:, 0] = timeline.heartbeat_rank
-        beats[:, 1] = timeline.time_us[timeline.heartbeat_rank]
-    return beats
+    if not waits or not len(timeline.heartbeat_rank):
+        return NO_BEATS
+    return np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
 
 
 def _output_arrays(outputs: int, count: int) -> k.OutputArrays:

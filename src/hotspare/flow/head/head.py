@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -36,10 +36,10 @@ from hotspare.model.types import FieldType, Schema
 from hotspare.model.window_type import type_of
 from hotspare.rows.bad_reasons import BadReason, RowReason
 from hotspare.rows.batch import (
-    BAD_TYPE,
     END_FORM,
     FORM_MASK,
     HEAD_COLUMNS,
+    HEAD_ROW_BYTES,
     OUTPUTS_FORM,
     SECOND_FORM,
     MessageFormat,
@@ -48,7 +48,7 @@ from hotspare.rows.batch import (
     decoded_schema,
 )
 from hotspare.rows.chunk import Bools, Int64s
-from hotspare.rows.elementwise import Rows, halved, is_row_error, null_array, true_rows
+from hotspare.rows.elementwise import Rows, bit_mask, buffer_bytes, chosen, halved, is_row_error, null_array, shared, true_rows
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, NOTHING_REFUSED, BadRows, Refusals
 from hotspare.rows.routing import Routing, routing_of
 from hotspare.windows.shared.stateless import Chain, passed_decoded_rows, refused_rows
@@ -57,12 +57,13 @@ if TYPE_CHECKING:
     from hotspare.flow.plan import Plan
 
 
+_UPDATE_BLOCK, _JSON = int(Opcode.UPDATE_BLOCK), int(MessageFormat.JSON)
 _NO_FORMS = np.empty(0, np.int64)
 BATCH_BYTES_MAX = (1 << 31) - 1
 """Size limit in bytes of a decoded batch of several messages: the greatest 32-bit offset of an Arrow array."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TopicHead:
     """The settings by which the head processes the messages of one inbound topic. `window`: its source window; `schema`, `options`:
     the fields and the format of its events. `chain`: the stateless windows that the head runs on the events; None if all windows
@@ -82,6 +83,11 @@ class TopicHead:
     def entry_schema(self) -> Schema:
         """The schema with which the topic's events enter the core."""
         return self.schema if self.chain is None else self.chain.schema
+
+    @cached_property
+    def entry_fields(self) -> list[pa.Field]:
+        """The fields of `entry_schema`."""
+        return arrow_fields(self.entry_schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +168,7 @@ class Head:
         """Returns the decoded rows of events that the caller already has as columns; each event counts as a message of its own.
         `events` and `unread`: the events and the bad rows by topic; their `message` is a row of `places`. `places`: the columns of
         `RAW_SCHEMA` without `value`, one row per event and tick; `format` matters only for ticks."""
-        pieces = _ticks(places)
+        pieces = _ticks(bit_mask(places.column("tick")), places.column("format").to_numpy())
         for topic, rows in events.items():
             head = self.topics[topic]
             told = [bad.with_place_of(head.window, np.ones(len(bad), np.bool_)) for bad in (unread[topic],) if len(bad)]
@@ -180,53 +186,61 @@ class Head:
         return self._assembled(raw, [_bad_piece(refused.with_place_of(window, np.ones(1, np.bool_)))])
 
     def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        pieces, tick = _ticks(raw), _is_tick(raw)
-        topic = raw.column("topic").to_numpy()
-        format_ = raw.column("format").to_numpy()
+        tick, topic, format_ = bit_mask(raw.column("tick")), raw.column("topic").to_numpy(), raw.column("format").to_numpy()
+        pieces = _ticks(tick, format_)
         unknown: list[UnknownMember] = []
         for i, head in enumerate(self.topics):
             mine = (topic == i) & ~tick
             if mine.any():
                 pieces += _decoded(head, i, raw, format_, mine)
-                is_json = mine & (format_ == MessageFormat.JSON)  # messages with outputs of a project have a different number
+                is_json = mine & (format_ == _JSON)  # messages with outputs of a project have a different number
                 unknown += sampled(raw.column("value"), np.flatnonzero(is_json), head.window, head.schema)
         made = with_unknown(self._assembled(raw, pieces), unknown)
-        if raw.num_rows > 1 and made.nbytes > self.batch_bytes_max:
+        if raw.num_rows > 1 and not self._is_small(made) and made.nbytes > self.batch_bytes_max:
             raise OverflowError("the messages of a batch are too large together")
         return made
 
+    def _is_small(self, made: pa.RecordBatch) -> bool:
+        """Whether a batch is certainly not too large: that is sooner known than its size."""
+        contents = (made.column(at) for at in range(len(HEAD_COLUMNS), made.num_columns))
+        return bool(buffer_bytes(contents) + HEAD_ROW_BYTES * made.num_rows <= self.batch_bytes_max)
+
     def _assembled(self, raw: pa.RecordBatch, pieces: list[_Piece]) -> pa.RecordBatch:
+        pieces = sorted((p for p in pieces if len(p.message)), key=lambda piece: (piece.message.item(0), piece.index.item(0)))
         message = np.concatenate([np.empty(0, np.int64), *(p.message for p in pieces)])
         index = np.concatenate([np.empty(0, np.int32), *(p.index for p in pieces)])
         order = None if _is_in_order(message, index) else np.lexsort((index, message))
         if order is not None:
             message, index = message[order], index[order]
-        where = None if _is_all(message, raw.num_rows) else pa.array(message)
-        columns = {name: raw.column(name) if where is None else raw.column(name).take(where) for name in _POSITION}
-        columns["index"] = pa.array(index)
-        columns["kind"] = _ordered([pa.array(np.full(len(p.message), p.kind, np.int8)) for p in pieces], pa.int8(), order)
-        columns["opcode"] = _ordered([_bytes(p, p.opcode) for p in pieces], pa.uint8(), order)
-        columns["flags"] = _ordered([_bytes(p, p.flags) for p in pieces], pa.uint8(), order)
+        is_all = _is_all(message, raw.num_rows)
+        columns = {name: _at(raw.column(name), None if is_all else message) for name in _POSITION}
+        columns["index"] = shared(index, pa.int32())
+        columns["kind"] = _bytes([np.full(len(p.message), p.kind, np.int8) for p in pieces], pa.int8(), order)
+        for name in ("opcode", "flags"):
+            values = [getattr(p, name) for p in pieces]
+            known = [np.zeros(len(p.message), np.uint8) if v is None else v for p, v in zip(pieces, values, strict=True)]
+            columns[name] = _bytes(known, pa.uint8(), order)
+        nulls = self._nulls
         for i in range(len(self.topics)):
-            columns[f"e{i}"] = _contents(pieces, i, RowKind.EVENT, self.schema.field(f"e{i}").type, order)
-        columns["bad"] = _contents(pieces, -1, RowKind.BAD, BAD_TYPE, order)
+            columns[f"e{i}"] = _contents(pieces, i, RowKind.EVENT, nulls[i], order)
+        columns["bad"] = _contents(pieces, -1, RowKind.BAD, nulls[-1], order)
         return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+
+    @cached_property
+    def _nulls(self) -> list[pa.Array]:
+        """Some nulls of the type of each topic's events, and of bad rows: to make them takes longer than to slice them."""
+        return [null_array(_NULLS, self.schema.field(len(HEAD_COLUMNS) + i).type) for i in range(len(self.topics) + 1)]
 
 
 _POSITION = [name for name, _ in HEAD_COLUMNS if name not in ("index", "kind", "opcode", "flags")]
 
 
-def _is_tick(raw: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = raw.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_)
-    return found
-
-
-def _ticks(raw: pa.RecordBatch) -> list[_Piece]:
-    ticks = np.flatnonzero(_is_tick(raw))
+def _ticks(tick: Bools, format_: npt.NDArray[np.int8]) -> list[_Piece]:
+    (ticks,) = tick.nonzero()
     if not len(ticks):
         return []
-    ends = raw.column("format").to_numpy()[ticks] == END_FORM
-    kinds = ((ticks[~ends], RowKind.TICK), (ticks[ends], RowKind.END))
+    ends = format_[ticks] == END_FORM
+    kinds = ((ticks, RowKind.TICK),) if not ends.any() else ((ticks[~ends], RowKind.TICK), (ticks[ends], RowKind.END))
     return [_Piece(message, np.zeros(len(message), np.int32), kind) for message, kind in kinds if len(message)]
 
 
@@ -238,23 +252,30 @@ def _is_all(message: Rows, count: int) -> bool:
     return len(message) == count and bool((message == np.arange(count)).all())
 
 
-def _bytes(piece: _Piece, values: npt.NDArray[np.uint8] | None) -> pa.Array:
-    return pa.array(np.zeros(len(piece.message), np.uint8) if values is None else values)
+def _at(column: pa.Array, rows: Rows | None) -> pa.Array:
+    """Returns the numbers of a column without nulls at `rows`; None: all."""
+    return column if rows is None else shared(column.to_numpy()[rows], column.type)
 
 
-def _contents(pieces: list[_Piece], topic: int, kind: RowKind, type_: pa.DataType, order: Rows | None) -> pa.Array:
-    """Returns one array over the rows of all pieces: the content in rows of this kind and topic, null in all others. `order`: the
-    rows' order in the batch; None if they are already in order."""
+def _bytes(parts: list[npt.NDArray[Any]], type_: pa.DataType, order: Rows | None) -> pa.Array:
+    joined = np.concatenate([np.empty(0, type_.to_pandas_dtype()), *parts])
+    return shared(joined if order is None else joined[order], type_)
+
+
+_NULLS = 256
+
+
+def _contents(pieces: list[_Piece], topic: int, kind: RowKind, nulls: pa.Array, order: Rows | None) -> pa.Array:
+    """Returns one array over the rows of all pieces: the content in rows of this kind and topic, null in all others. `nulls`: some
+    nulls of the array's type; `order`: the rows' order in the batch; None if they are already in order."""
+
+    def null(count: int) -> pa.Array:
+        return nulls.slice(0, count) if count <= len(nulls) else null_array(count, nulls.type)
+
     has = [piece.kind is kind and piece.topic == topic for piece in pieces]
     if not any(has):
-        return null_array(sum(len(piece.message) for piece in pieces), type_)
-    arrays = [p.content if mine else null_array(len(p.message), type_) for p, mine in zip(pieces, has, strict=True)]
-    return _ordered(arrays, type_, order)
-
-
-def _ordered(arrays: list[pa.Array], type_: pa.DataType, order: Rows | None) -> pa.Array:
-    if not arrays:
-        return pa.nulls(0, type_)
+        return null(sum(len(piece.message) for piece in pieces))
+    arrays: list[pa.Array] = [p.content if mine else null(len(p.message)) for p, mine in zip(pieces, has, strict=True)]
     joined = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
     return joined if order is None else joined.take(pa.array(order))
 
@@ -267,18 +288,23 @@ def _decoded(
     values = raw.column("value")
     events: list[DecodedRows] = []
     bad: list[BadRows] = []
-    for number in np.unique(format_[mine]).tolist():
-        rows = np.flatnonzero(mine & (format_ == number))
-        chosen = values if len(rows) == len(values) else values.take(pa.array(rows))
-        found, refused = _by_format(head, int(number) & FORM_MASK, chosen)
+    for number in _different(format_[mine]):
+        (rows,) = (mine & (format_ == number)).nonzero()
+        found, refused = _by_format(head, number & FORM_MASK, chosen(values, rows))
         events += [_with_plain_keys(renumbered(e, rows), head.schema) for e in found]
-        bad.append(refused.renumbered(rows))
+        bad += [refused.renumbered(rows)] if len(refused) else []
     unread = BadRows.joined(bad)
     told = [unread.with_place_of(head.window, _is_alone(unread, events))] if len(unread) else []
     forms = format_.astype(np.int64)
     events, *ended = _folded(events, forms)
     gone = [_Piece(ended[0], ended[1].astype(np.int32), RowKind.DROPPED)] if len(ended[0]) else []
     return [*gone, *_after_chain(head, topic, raw, _without_blocks(events, unread, forms, head, told), told)]
+
+
+def _different(numbers: npt.NDArray[np.int8]) -> list[int]:
+    """Returns the different ones of some numbers, at least one, ascending."""
+    found: list[int] = [numbers.item(0)] if (numbers == numbers[0]).all() else np.unique(numbers).tolist()
+    return found
 
 
 def _after_chain(head: TopicHead, topic: int, raw: pa.RecordBatch, events: list[DecodedRows], told: list[BadRows]) -> list[_Piece]:
@@ -348,7 +374,7 @@ def _without_blocks(
     A block is emitted as two rows: the new one, then a delete of the old one. Both are refused together: the old row alone would
     delete what the block replaces.
     """
-    if not len(unread) and not any((rows.opcode == Opcode.UPDATE_BLOCK).any() for rows in events):
+    if not len(unread) and not any(_UPDATE_BLOCK in rows.opcode.tobytes() for rows in events):
         return [rows for rows in events if len(rows.message)]
     blocks = _rows_of_blocks(events, unread, forms, head.schema, head.options)
     kept = [_refused_for(rows, mine, BadReason.OPCODE, head, bad) for rows, mine in zip(events, blocks, strict=True)]
@@ -548,7 +574,7 @@ def _with_plain_keys(rows: DecodedRows, schema: Schema) -> DecodedRows:
 
 
 def _event_piece(head: TopicHead, topic: int, rows: DecodedRows) -> _Piece:
-    content = pa.StructArray.from_arrays(rows.columns, fields=arrow_fields(head.entry_schema))
+    content = pa.StructArray.from_arrays(rows.columns, fields=head.entry_fields)
     return _Piece(rows.message, rows.index, RowKind.EVENT, rows.opcode, rows.flags, topic, content)
 
 

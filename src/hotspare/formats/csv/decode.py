@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache
 from itertools import permutations
@@ -324,7 +324,7 @@ def kept_rows(rows: DecodedRows, mask: npt.NDArray[np.bool_]) -> DecodedRows:
 
 def renumbered(rows: DecodedRows, messages: Rows) -> DecodedRows:
     """Returns the rows with message number i replaced by `messages[i]`."""
-    return replace(rows, message=messages[rows.message])
+    return DecodedRows(messages[rows.message], rows.index, rows.opcode, rows.flags, rows.columns)
 
 
 def decode_words(column: pa.Array, words: WordCodes) -> tuple[UInt8s, Rows]:

@@ -7,11 +7,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hotspare.rows.batch import RowKind
 from hotspare.rows.chunk import Bools, Int32s, Int64s, Positions, UInt8s
 from hotspare.rows.compile import Whole, kernel
 from hotspare.table.loops.hashing import mix, rotate
 
 UInt64s = npt.NDArray[np.uint64]
+Int8s = npt.NDArray[np.int8]
 
 BLOCK = 1024
 """The count of rows that are split into columns together, so that they fit in the nearest cache."""
@@ -40,6 +42,60 @@ def due_heartbeats(ticks: Int64s, time_us: Int64s, last: Whole, interval: int, o
             out[count] = ticks[i]
             count += 1
     return count
+
+
+class EnteredRows(NamedTuple):
+    """The facts in the fixed columns of a batch, with room for as many entries as the batch has rows, except `ends`:
+
+    time_us  int64  the system time at each row, which never falls
+    ranks    int64  the rows with events, by topic
+    ends     int64[topics]  the end of each topic's rows in `ranks`
+    ticks    int64  the rows that are ticks
+    counts   int64[ENTERED_WIDTH]
+    """
+
+    time_us: Int64s
+    ranks: Int64s
+    ends: Int64s
+    ticks: Int64s
+    counts: Int64s
+
+
+TICKS, BAD_ROWS, FIRST_END, IS_ONE_PARTITION = 0, 1, 2, 3
+"""Entries of `EnteredRows.counts`: the number of ticks and of bad rows; the row at which the input ends, -1 without one; 1 if all
+rows are of one partition, else 0."""
+ENTERED_WIDTH = 4
+_EVENT, _TICK, _BAD, _END = (int(kind) for kind in (RowKind.EVENT, RowKind.TICK, RowKind.BAD, RowKind.END))
+
+
+@kernel
+def enter_rows(positions: Positions, time_us: Int64s, kind: Int8s, last_us: Whole, out: EnteredRows) -> None:
+    """Writes `out`, whose `ends` are 0 before. `time_us`: the believed time of each row; `last_us`: the system time before."""
+    topics, partitions, counts = positions.topics, positions.partitions, out.counts
+    counts[TICKS], counts[BAD_ROWS], counts[FIRST_END], counts[IS_ONE_PARTITION] = 0, 0, -1, 1
+    for i in range(len(kind)):
+        last_us = max(last_us, time_us[i])
+        out.time_us[i] = last_us
+        if topics[i] != topics[0] or partitions[i] != partitions[0]:
+            counts[IS_ONE_PARTITION] = 0
+        if kind[i] == _EVENT:
+            out.ends[topics[i]] += 1
+        elif kind[i] == _BAD:
+            counts[BAD_ROWS] += 1
+        elif kind[i] in (_TICK, _END):
+            out.ticks[counts[TICKS]] = i
+            counts[TICKS] += 1
+            if kind[i] == _END and counts[FIRST_END] < 0:
+                counts[FIRST_END] = i
+    begin = np.int64(0)
+    for topic in range(len(out.ends)):
+        size = out.ends[topic]
+        out.ends[topic] = begin
+        begin += size
+    for i in range(len(kind)):
+        if kind[i] == _EVENT:
+            out.ranks[out.ends[topics[i]]] = i
+            out.ends[topics[i]] += 1
 
 
 @kernel

@@ -32,13 +32,13 @@ from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD, CompiledExp
 from hotspare.expressions.prelude import Variable, stored_values
 from hotspare.expressions.single_values import RowwiseExpressions
 from hotspare.expressions.statements import WINDOW_PREFIX
-from hotspare.expressions.tree import ValueType
+from hotspare.expressions.tree import TypedField, ValueType
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.changelog import Changelog, Keys, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s, all_true, is_all
-from hotspare.rows.elementwise import cut_texts
+from hotspare.rows.elementwise import cut_texts, shared
 from hotspare.rows.refusals import NO_BAD_EVENTS, NOTHING_REFUSED, Refusals
 from hotspare.table.lanes import CODED, to_arrow, to_lane
 from hotspare.table.loops.columns import pick_columns
@@ -59,6 +59,8 @@ events.
 """
 EVENT_VALUES = (COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD)
 """Values of an event that expressions may read besides its fields, opcode and flags."""
+_COUNTS = (COUNTER_FIELD, POSITION_FIELD)
+_UPDATE_BLOCK, _DELETE, _SAFE_DELETE = int(Opcode.UPDATE_BLOCK), int(Opcode.DELETE), np.uint8(Opcode.SAFE_DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class RowWindow(Operator):
         self._texts = tuple(i for _, i, type_ in self._read if type_ in CODED)
         self._of_event = tuple(name for name in work.fields if name in EVENT_FIELDS and name not in index)
         self._beside = tuple(name for name in work.fields if name in EVENT_VALUES)
+        self._counts = None if self._state else _counts_only(work, self.schema)
         if not self._is_keyed:
             check_without_index(window, self._given, work)
             self.indexes = Indexes(None, None)
@@ -167,6 +170,10 @@ class RowWindow(Operator):
         name.
         """
         made = given if self._passes_all else self._laid_out(given)
+        if self._counts is not None:
+            for place, name in self._counts:
+                made.lanes[:, place], made.valid[:, place] = to_lane(others[name], FieldType.INT64, strings)
+            return made, all_true(len(made)), NOTHING_REFUSED
         if (passes := self._few.try_evaluate(given, made)) is not None:
             return made, passes, NOTHING_REFUSED
 
@@ -187,6 +194,17 @@ class RowWindow(Operator):
         valid = np.empty((len(chunk), len(self.schema)), np.bool_)
         pick_columns(chunk.lanes, chunk.valid, self._picks, lanes, valid)
         return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid, chunk.is_whole)
+
+
+def _counts_only(work: RowFunction, schema: Schema) -> tuple[tuple[int, str], ...] | None:
+    """Returns the place and the count of each computed field, if each is just a count of events; else None. `schema`: that of the
+    outputs."""
+    if not isinstance(work, Projection) or work.assignments.prepared:
+        return None
+    trees = [(place, expression.tree) for place, expression in work.computed]
+    found = tuple((place, tree.name) for place, tree in trees if isinstance(tree, TypedField) and tree.name in _COUNTS)
+    is_all_counts = len(found) == len(trees) and all(schema.fields[place].type is FieldType.INT64 for place, _ in found)
+    return found if is_all_counts else None
 
 
 Read: TypeAlias = tuple[tuple[str, int, FieldType], ...]
@@ -231,10 +249,14 @@ def event_value_columns(names: Sequence[str], page: Page, chunk: Chunk, timeline
 def _counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Array]:
     counter = cast(Counters, page.parts[COUNTER]).values
     counts = ~delete_mask(chunk.opcode)
-    numbers: Int64s = int(counter[0]) + np.cumsum(counts, dtype=np.int64)
+    if is_all(counts):
+        numbers: Int64s = np.arange(counter.item(0) + 1, counter.item(0) + 1 + len(counts))
+        column = shared(numbers, pa.int64())
+    else:
+        numbers = counter.item(0) + np.cumsum(counts, dtype=np.int64)
+        column = pa.array(numbers, pa.int64(), mask=~counts)
     if len(numbers):
         counter[0] = numbers[-1]
-    column = pa.array(numbers) if is_all(counts) else pa.array(numbers, pa.int64(), mask=~counts)
     return dict.fromkeys(names, column)
 
 
@@ -326,6 +348,10 @@ def _index_changes(chunk: Chunk, passes: Bools) -> tuple[Chunk, Bools]:
     An update block remains complete if its new values pass: the index knows whether the old ones are present. A delete becomes a
     safe delete, because its row may not have passed.
     """
+    known = chunk.opcode.tobytes()
+    if _UPDATE_BLOCK not in known:
+        opcode = chunk.opcode if _DELETE not in known else np.where(chunk.opcode == _DELETE, _SAFE_DELETE, chunk.opcode)
+        return _picked(Chunk(chunk.rank, opcode, chunk.flags, chunk.lanes, chunk.valid), passes), passes
     blocks = np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK)
     keeps = passes.copy()
     keeps[blocks + 1] |= passes[blocks]

@@ -38,7 +38,7 @@ from hotspare.rows.letters import flag_letters, opcode_letters
 from hotspare.rows.refusals import NOTHING_REFUSED, BadRows, Refusals
 from hotspare.windows.shared.expressions import Assignments
 
-_DELETE, _SAFE_DELETE = int(Opcode.DELETE), int(Opcode.SAFE_DELETE)
+_INSERT, _DELETE, _SAFE_DELETE = int(Opcode.INSERT), int(Opcode.DELETE), int(Opcode.SAFE_DELETE)
 
 
 NON_FIELD_NAMES = (*EVENT_FIELDS, COUNTER_FIELD, POSITION_FIELD, SYSTEM_TIME_FIELD, STATE_FIELD)
@@ -242,11 +242,15 @@ class Admission:
 
     accepts: AcceptedOpcodes
 
+    def admits_all(self, opcode: UInt8s) -> bool:
+        """Whether the source accepts all these opcodes."""
+        return self.accepts is not AcceptedOpcodes.INSERT_ONLY or is_all(opcode == _INSERT)
+
     def refused(self, opcode: UInt8s, keyless: Bools) -> Refusals:
         """Returns the refused events: those with an opcode that the source does not accept, and those that `keyless` marks, because
         a key field is null.
         """
-        wrong = (opcode != Opcode.INSERT) & (self.accepts is AcceptedOpcodes.INSERT_ONLY)
+        wrong = (opcode != _INSERT) & (self.accepts is AcceptedOpcodes.INSERT_ONLY)
         rows = np.flatnonzero(wrong | keyless)
         causes = [(BadReason.NOT_INSERT, _INSERTS_ALONE), (BadReason.NULL_KEY, BadReason.NULL_KEY.sentence)]
         return Refusals.from_causes(rows, (~wrong[rows]).astype(np.int64), causes)

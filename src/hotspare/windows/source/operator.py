@@ -15,7 +15,7 @@ import numpy as np
 from hotspare.model.project import AcceptedOpcodes, IndexType, KeyOrigin
 from hotspare.model.resolved import ResolvedWindow
 from hotspare.rows.changelog import DISTINCT, INSERTS, PUBLISHED
-from hotspare.rows.chunk import Bools, Chunk, Timeline
+from hotspare.rows.chunk import Bools, Chunk, Timeline, is_all
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.table.pages import Counters, Page
 from hotspare.table.strings import StringTable
@@ -75,8 +75,11 @@ class SourceOperator(Operator):
         """Returns the accepted events, and bad events for the others. Null keys are not checked if there is an index, which refuses
         them itself, or if keys are generated.
         """
+        checks_keys = self._kept is None and not self._generates_key
+        if self._admission.admits_all(chunk.opcode) and (not checks_keys or is_all(chunk.valid[:, self._keys])):
+            return chunk, NO_BAD_EVENTS
         keyless: Bools = np.zeros(len(chunk), np.bool_)
-        if self._kept is None and not self._generates_key:
+        if checks_keys:
             keyless = np.logical_not(chunk.valid[:, self._keys].all(axis=1))
         refused = self._admission.refused(chunk.opcode, keyless)
         if not len(refused):
