@@ -455,6 +455,8 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "relation.fill_index": fill_index,
     "prefetch.find_evicted_slots": find_evicted_slots,
     "unloaded.key_halves": unloaded_inputs.key_halves,
+    "unloaded.mark_outline": unloaded_inputs.mark_outline,
+    "unloaded.may_have_half": unloaded_inputs.may_have_half,
     "unloaded.scan_key_filter": unloaded_inputs.scan_key_filter,
     "unloaded.index_key_filter": unloaded_inputs.index_key_filter,
     "unloaded.look_up_pages": unloaded_inputs.look_up_pages,

@@ -29,6 +29,7 @@ from hotspare.table.loops import groups
 from hotspare.table.loops import multi_index as multi_index_kernels
 from hotspare.table.loops.slots import NEVER
 from hotspare.table.multi_index import MultiIndex
+from hotspare.table.pages import FilterPiece
 from hotspare.table.relation import GroupLists
 from hotspare.table.row_layout import StoredRows
 from hotspare.table.row_pages import RowPages
@@ -192,8 +193,8 @@ def restored(held: Held, pipeline: Pipeline) -> Pipeline:
 @pytest.mark.parametrize("by", RETAINED)
 def test_key_pages_of_another_retention_tell_nothing_of_this_one(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """After an upgrade a key filter may lack the column: then a row of any of its pages may be the next to be evicted."""
-    held, whole, load = RETAINED[by], filled(RETAINED[by]), key_filters.HashHalves.load
-    monkeypatch.setattr(key_filters.HashHalves, "load", lambda columns, way: replace(load(columns, way), min_expiry_keys={}))
+    held, whole, load = RETAINED[by], filled(RETAINED[by]), key_filters.KeyOutline.load
+    monkeypatch.setattr(key_filters.KeyOutline, "load", lambda columns, ways: replace(load(columns, ways), min_expiry_keys={}))
     other, random = restored(held, whole), np.random.default_rng(1)
     assert absent(other)
     for at in range(3, 9):
@@ -229,12 +230,13 @@ def test_rows_of_a_queue_in_another_order_are_damage() -> None:
 def told(pipeline: Pipeline, part: str, column: str) -> dict[int, int]:
     """Returns a column of the key filters of the window `kept`, by the numbers of pages of rows."""
     found: dict[int, int] = {}
-    for name, page in pipeline.freeze().pages():
-        if name.startswith(f"q/kept#0/{part}/keys"):
-            columns = unpack(page)
-            values = columns[f"{part}/{column}"].array
-            values = np.diff(values, prepend=0) if column == "ends" else values
-            found |= dict(zip(columns[f"{part}/numbers"].array.tolist(), values.tolist(), strict=True))
+    pages = dict(pipeline.freeze().pages())
+    prefix = f"q/kept#0/{part}/{FilterPiece.OUTLINE.value}"
+    for name in (each for each in pages if each.startswith(prefix)):
+        columns = unpack(pages[name]) | unpack(pages[f"q/kept#0/{part}/{FilterPiece.HALVES.value}{name.removeprefix(prefix)}"])
+        values = columns[f"{part}/{column}"].array
+        values = np.diff(values, prepend=0) if column == "ends" else values
+        found |= dict(zip(columns[f"{part}/numbers"].array.tolist(), values.tolist(), strict=True))
     return found
 
 

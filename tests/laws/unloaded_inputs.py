@@ -40,6 +40,21 @@ def key_halves() -> Iterator[Args]:
         yield keys, np.array(columns), np.empty(len(keys), np.uint32)
 
 
+def mark_outline() -> Iterator[Args]:
+    for blocks in (1, 3):
+        for halves in (_halves()[:0], _halves()):
+            yield np.zeros(blocks * k.OUTLINE_WORDS, np.uint32), halves
+
+
+def may_have_half() -> Iterator[Args]:
+    """Yields outlines with and without the halves."""
+    outline = np.zeros(5 * k.OUTLINE_WORDS, np.uint32)
+    k.mark_outline(outline, _halves())
+    for wanted in (_halves()[:0], _halves()[7:8], np.arange(9, dtype=np.uint32)):
+        yield outline, wanted
+        yield np.zeros_like(outline), wanted
+
+
 def scan_key_filter() -> Iterator[Args]:
     for wanted in (np.empty(0, np.uint32), _halves()[[3, 70, 290]], _halves()[:PAGES], np.arange(9, dtype=np.uint32)):
         filter_ = np.zeros(1 << k.FILTER_BITS >> 6, np.uint64)

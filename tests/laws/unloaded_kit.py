@@ -18,10 +18,16 @@ from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
 from hotspare.stores.settings import StoreSettings
 from hotspare.table.derived_parts import DerivedPart
+from hotspare.table.pages import FilterPiece
 from hotspare.table.queue import RowQueue
 from hotspare.table.relation import Relation
 from hotspare.table.row_pages import RowPages
 from tests.cases.case import Case, Message, raw_batches
+
+
+def is_of_key_filter(name: str) -> bool:
+    """Whether a page of a snapshot is a piece of a key filter."""
+    return any(f"/{piece.value}" in name for piece in FilterPiece)
 
 
 class StoreFault(StoreError):

@@ -34,7 +34,7 @@ from tests.laws.any_graphs import SECOND, Graph, Window, keepers
 from tests.laws.core_scripts import bytes_of, joined, snapshot_bytes
 from tests.laws.graph_laws import same
 from tests.laws.test_cut import cut
-from tests.laws.unloaded_kit import Asked, StoreFault, absent, only_at_use, unread, walk_typed
+from tests.laws.unloaded_kit import Asked, StoreFault, absent, is_of_key_filter, only_at_use, unread, walk_typed
 from tests.tunings import any_tuning
 
 ROWS_MAX = 40
@@ -211,7 +211,7 @@ class _Restarts:
         pages."""
         assert self._restored is not None
         (header, content, number, _), random, has_keys = self._restored, self._random, self._random.random() < 0.875
-        pages = Asked({name: page for name, page in content.items() if has_keys or "/keys" not in name}, fails_at)
+        pages = Asked({name: page for name, page in content.items() if has_keys or not is_of_key_filter(name)}, fails_at)
         self._pipeline = restored = Pipeline.restore(self._plan, header, pages, **self._more)
         if not has_keys:
             assert all(rows.pages.unloaded is rows.pages.unlinked is None for rows in walk_typed(restored).values())
@@ -235,7 +235,7 @@ class _Restarts:
         assert absent(restored) == {}, "pages stay absent"
         assert all(rows.pages.unlinked is None for rows in walk_typed(restored).values()), "rows wait for ever"
         assert len(set(pages.names)) == len(pages.names), "a page is read twice"
-        assert {name for name in pages if "/keys" not in name} <= set(pages.names), "a page is never read"
+        assert {name for name in pages if not is_of_key_filter(name)} <= set(pages.names), "a page is never read"
 
 
 def bring_some_in_any_order(pipeline: Pipeline, random: Random) -> None:

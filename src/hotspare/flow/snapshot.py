@@ -1,15 +1,16 @@
 """Encodes snapshots: a page is a small JSON index and flat little-endian buffers, the header is JSON.
 
 A page contains the strings that it uses, numbered by their first occurrence in the page, so it can be read, moved and compared
-alone. Equal states have equal bytes. Row pages of a paged part are separate pages, named `PAGE/PART/NUMBER`. A row page that the
-store already has need not be written again, even if some of its rows were deleted since. Checksums belong to the store; this module
+alone. Equal states have equal bytes. Row pages of a paged part are separate pages, named `PAGE/PART/NUMBER`; the pieces of key
+filters are named likewise, with the piece before the number. A row page that the store already has need not be written again, even
+if some of its rows were deleted since. Checksums belong to the store; this module
 checks everything that could make a restored engine wrong or crash.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -24,7 +25,7 @@ from hotspare.flow.semantics import SEMANTICS, refuse_other_semantics
 from hotspare.flow.step import fresh_state
 from hotspare.rows.chunk import Int64s
 from hotspare.table.memory import NO_BUDGET, PageCache
-from hotspare.table.pages import Column, Columns, KeyFilterPage, LazyPart, Page, Paged, RowPage, WholePart
+from hotspare.table.pages import Column, Columns, FilterPiece, KeyFilterPage, LazyPart, Page, Paged, RowPage, WholePart
 from hotspare.table.strings import Dictionary, FrozenStrings, StringTable
 from hotspare.table.unloaded import SnapshotRowPages
 
@@ -34,8 +35,6 @@ _MAGIC = b"hotspare page\n"
 _ALIGNMENT = 64
 _DTYPES = frozenset({"<i8", "<f8", "<u4", "|b1", "|u1"})
 _DICTIONARY = "strings"
-_KEYS = "keys"
-"""Prefix of the number in a key filter's page name. The number of a row page has no prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +59,7 @@ class RowPageContent:
 
 @dataclass(frozen=True, slots=True)
 class KeyFilterContent:
-    """Implements `stores.contract.Content` for a key filter, which is encoded on request."""
+    """Implements `stores.contract.Content` for a piece of a key filter, which is encoded on request."""
 
     part: str
     page: KeyFilterPage
@@ -102,7 +101,7 @@ class FrozenProjectState:
                 for rows in part.row_pages() if isinstance(part, Paged) else ():
                     yield f"{name}/{part_name}/{rows.number}", RowPageContent(part_name, rows, self.strings)
                 for keys in part.key_filters() if isinstance(part, LazyPart) else ():
-                    yield f"{name}/{part_name}/{_KEYS}{keys.number}", KeyFilterContent(part_name, keys, self.strings)
+                    yield f"{name}/{part_name}/{keys.piece.value}{keys.number}", KeyFilterContent(part_name, keys, self.strings)
 
     def pages(self) -> Iterator[tuple[str, bytes]]:
         """Yields the name and encoded bytes of every page, including row pages that a store already has."""
@@ -130,14 +129,7 @@ def restore(
     with _raising_damage():
         _read_header(plan, state, json.loads(header))
         stateful = {name: page for name, page in state.pages.items() if page.parts}
-        of_rows = {name: WindowRowPages(pages, {}, {}) for name in stateful}
-        for name in sorted(set(pages) - set(stateful)):
-            owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
-            if owner not in stateful or not number.removeprefix(_KEYS).isdecimal():
-                raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {name}")
-            of_owner = of_rows[owner]
-            named = of_owner.names if number.isdecimal() else of_owner.key_filter_names
-            named[part, int(number.removeprefix(_KEYS))] = name
+        of_rows = _row_pages_of(pages, stateful)
         # pinned pages first: texts of the others may be evicted at once
         for name, page in sorted(stateful.items(), key=lambda each: not each[1].is_pinned):
             if only is not None and name not in only:
@@ -147,6 +139,24 @@ def restore(
             decode_page(page, pages[name], of_rows[name], state.strings)
             state.lazy_parts += [part for part in page.parts.values() if isinstance(part, LazyPart) and part.has_unloaded_pages]
     return state
+
+
+def _row_pages_of(pages: Mapping[str, bytes], windows: Collection[str]) -> dict[str, WindowRowPages]:
+    """Returns the row pages and key filters of each window. Raises SnapshotDamaged if a page belongs to none of the windows."""
+    found = {name: WindowRowPages(pages, {}) for name in windows}
+    prefix, of_part = "", PartPages()
+    for name in pages:
+        if name in found:
+            continue
+        before, _, last = name.rpartition("/")
+        if before != prefix:
+            owner, _, part = before.rpartition("/")
+            if owner not in found:
+                raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {name}")
+            prefix, of_part = before, found[owner].parts.setdefault(part, PartPages())
+        if not of_part.add(name, last):
+            raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it has {name}")
+    return found
 
 
 def _header(plan: Plan, state: State) -> bytes:
@@ -289,96 +299,101 @@ class PagesInStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class WindowRowPages(Mapping[tuple[str, int], bytes]):
-    """The row pages of one window by part and number, read from `pages` on request. `names`: the name of each row page in `pages`;
-    `key_filter_names`: that of each key filter."""
+class PartPages:
+    """The names of a part's row pages by number, and those of its key filters by piece and number."""
+
+    rows: dict[int, str] = field(default_factory=dict)
+    filters: Mapping[FilterPiece, dict[int, str]] = field(default_factory=lambda: {piece: {} for piece in FilterPiece})
+
+    def add(self, name: str, last: str) -> bool:
+        """Adds a page, given the last part of its name. Returns False if the name is not that of a row page or key filter."""
+        if last.isdecimal():
+            self.rows[int(last)] = name
+            return True
+        for piece, names in self.filters.items():
+            number = last.removeprefix(piece.value)
+            if number != last and number.isdecimal():
+                names[int(number)] = name
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRowPages:
+    """The row pages and key filters of one window by part, read from `pages` on request."""
 
     pages: Mapping[str, bytes]
-    names: dict[tuple[str, int], str]
-    key_filter_names: dict[tuple[str, int], str]
+    parts: dict[str, PartPages]
     in_store: PagesInStore | None = field(init=False)
     """`pages` if it is a `PagesInStore`, else None. Checked once, because a protocol check is slow and there may be many pages."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "in_store", self.pages if isinstance(self.pages, PagesInStore) else None)
 
-    def __getitem__(self, key: tuple[str, int]) -> bytes:
-        return self.pages[self.names[key]]
-
-    def __contains__(self, key: object) -> bool:
-        return key in self.names
-
-    def __iter__(self) -> Iterator[tuple[str, int]]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
+    def part(self, name: str) -> PartPages:
+        return self.parts.get(name) or PartPages()
 
     def prefetch_pages(self, names: Sequence[str]) -> None:
         if self.in_store is not None:
             self.in_store.prefetch_pages(names)
 
-    def store_key_of(self, name: str) -> object:
-        return None if self.in_store is None else self.in_store.store_key_of(name)
+    def store_key_of(self, name: str | None) -> object:
+        return None if self.in_store is None or name is None else self.in_store.store_key_of(name)
 
 
 class _Decoded(SnapshotRowPages):
     """The row pages of one part by number, decoded on request. Decoding a page adds its strings to the string table."""
 
     def __init__(self, part: str, of_rows: WindowRowPages, strings: StringTable, hold: Callable[[Int64s], object]) -> None:
-        self._part, self._block_of_rows, self._strings, self._hold = part, of_rows, strings, hold
-        self._numbers = dict.fromkeys(sorted(number for name, number in of_rows.names if name == part))
+        self._part, self._of_window, self._strings, self._hold = part, of_rows, strings, hold
+        self._pages, self._names = of_rows.pages, of_rows.part(part)
 
     def __getitem__(self, number: int) -> Columns:
         with _raising_damage():
-            return _decode(self._block_of_rows[self._part, number], [self._part], self._strings, self._hold)[self._part]
+            return _decode(self._pages[self._names.rows[number]], [self._part], self._strings, self._hold)[self._part]
 
     def __contains__(self, number: object) -> bool:
-        return number in self._numbers
+        return number in self._names.rows
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._numbers)
+        return iter(self._names.rows)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._names.rows)
 
     def page_with_strings(self, number: int) -> tuple[Columns, FrozenStrings]:
         with _raising_damage():
-            columns = unpack(self._block_of_rows[self._part, number])
+            columns = unpack(self._pages[self._names.rows[number]])
             dictionary = _dictionary(columns)
             _check_codes(columns, len(dictionary))
             return _of_parts(columns, [self._part])[self._part], dictionary.frozen()
 
     @property
     def is_lazy(self) -> bool:
-        return self._block_of_rows.in_store is not None
+        return self._of_window.in_store is not None
 
     @property
     def key_filter_numbers(self) -> Sequence[int]:
-        if not self.is_lazy:
-            return []
-        return sorted(number for name, number in self._block_of_rows.key_filter_names if name == self._part)
+        return sorted(self._names.filters[FilterPiece.OUTLINE]) if self.is_lazy else []
 
-    def key_filter_columns(self, number: int) -> Columns:
+    def key_filter_columns(self, piece: FilterPiece, number: int) -> Columns:
         with _raising_damage():
-            columns = unpack(self._block_of_rows.pages[self._block_of_rows.key_filter_names[self._part, number]])
+            columns = unpack(self._pages[self._names.filters[piece][number]])
             return _of_parts(columns, [self._part])[self._part]
 
     def prefetch_row_pages(self, numbers: Sequence[int]) -> None:
-        names = self._block_of_rows.names
-        self._block_of_rows.prefetch_pages([names[self._part, number] for number in numbers if (self._part, number) in names])
+        names = self._names.rows
+        self._of_window.prefetch_pages([names[number] for number in numbers if number in names])
 
-    def prefetch_key_filters(self) -> None:
-        self._block_of_rows.prefetch_pages(
-            [self._block_of_rows.key_filter_names[self._part, number] for number in self.key_filter_numbers]
-        )
+    def prefetch_key_filters(self, piece: FilterPiece, numbers: Sequence[int]) -> None:
+        names = self._names.filters[piece]
+        self._of_window.prefetch_pages([names[number] for number in numbers if number in names])
 
     def row_page_store_key(self, number: int) -> object:
-        name = self._block_of_rows.names.get((self._part, number))
-        return None if name is None else self._block_of_rows.store_key_of(name)
+        return self._of_window.store_key_of(self._names.rows.get(number))
 
-    def key_filter_store_key(self, number: int) -> object:
-        return self._block_of_rows.store_key_of(self._block_of_rows.key_filter_names[self._part, number])
+    def key_filter_store_key(self, piece: FilterPiece, number: int) -> object:
+        return self._of_window.store_key_of(self._names.filters[piece].get(number))
 
     @property
     def strings(self) -> StringTable:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hotspare.base.errors import SnapshotDamaged, UsageError
 from hotspare.flow.plan import Node, Plan, Stage
-from hotspare.flow.snapshot import WindowRowPages, check_header, decode_page, unpack, unreadable
+from hotspare.flow.snapshot import PartPages, WindowRowPages, check_header, decode_page, unpack, unreadable
 from hotspare.model.types import Schema
 from hotspare.rows.batch import ARROW_TYPE
 from hotspare.table.derived_parts import DerivedPart
@@ -199,11 +199,11 @@ def _loaded(plan: Plan, pages: Mapping[str, bytes], window: str) -> tuple[Page, 
     node = next(each for each in plan.nodes if each.window == window and each.stage is Stage.WINDOW)
     if node.page not in pages:
         raise SnapshotDamaged("the snapshot has other pages than the project", detail=f"it lacks {node.page}")
-    of_rows = WindowRowPages(pages, {}, {})
+    of_rows = WindowRowPages(pages, {})
     for name in pages:
         owner, part, number = [*name.rsplit("/", 2), "", ""][:3]
         if owner == node.page and number.isdecimal():
-            of_rows.names[part, int(number)] = name
+            of_rows.parts.setdefault(part, PartPages()).rows[int(number)] = name
     page, strings = node.operator.open(), StringTable()
     try:
         decode_page(page, pages[node.page], of_rows, strings)

@@ -86,6 +86,8 @@ def _run_unloaded_kernels() -> None:
     rows = Relation(Shape(1, (0,), ())).pages.rows
     number, half, page = np.zeros(1, np.int64), np.zeros(1, np.uint32), np.zeros(1, np.uint8)
     unloaded.key_halves(number.reshape(1, 1), number, half)
+    unloaded.mark_outline(np.zeros(unloaded.OUTLINE_WORDS, np.uint32), half)
+    unloaded.may_have_half(np.zeros(unloaded.OUTLINE_WORDS, np.uint32), half)
     unloaded.scan_key_filter(half, number + 1, number, page, half, np.zeros(1 << unloaded.FILTER_BITS >> 6, np.uint64), page)
     unloaded.index_key_filter(empty_index(), half, number + 1, number, page, 0)
     unloaded.look_up_pages(empty_index(), half, page, page)

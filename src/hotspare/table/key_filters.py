@@ -2,12 +2,13 @@
 when its rows are used.
 
 A key filter covers some row pages with consecutive numbers. For each key in these pages it has a half: the low four bytes of the
-key's hash (`table.loops.unloaded`). With retention, it also has the lowest expiry key of each page. Full row pages do not change,
-so a filter is written once, except that of the newest pages; it may name rows and pages that were removed since. The page being
-filled has no filter: it is loaded at once.
+key's hash (`table.loops.unloaded`). Its outline, a third of its size, is stored on its own: a Bloom filter of the halves and, with
+retention, the lowest expiry key of each page. So a lookup reads all outlines, and the halves of few filters. Full row pages do not
+change, so a filter is written once, except that of the newest pages; it may name rows and pages that were removed since. The page
+being filled has no filter: it is loaded at once.
 
 If rows are also found by the fields of a condition, the filter also has the halves of these fields, each distinct half once per
-page.
+page, and an outline of them.
 """
 
 from __future__ import annotations
@@ -20,21 +21,25 @@ from typing import TypeAlias
 import numpy as np
 
 from hotspare.base.errors import SnapshotDamaged
-from hotspare.rows.chunk import Bools, Int64s
+from hotspare.rows.chunk import Int64s
 from hotspare.rows.tuning import Tuning
 from hotspare.table.loops import unloaded as k
 from hotspare.table.loops.slots import NEVER
-from hotspare.table.pages import Column, Columns, require_column
+from hotspare.table.pages import Column, Columns, FilterPiece, require_column
 from hotspare.table.row_layout import Layout, StoredRows, StoreKeys
 
 _NAMES = ("ends", "halves"), ("met_ends", "met_halves")
-"""The columns of a key filter, by the number of the lookup."""
+"""The columns of a key filter's halves, by the number of the lookup."""
+_OUTLINES = "outline", "met_outline"
+"""The columns of their outlines."""
+_OUTLINE_BITS = 10
+"""Bits of an outline for each half."""
 
 _NOTHING = np.empty(0, np.int64)
 
 
 class ExpiryKey(Enum):
-    """The kind of expiry key: retention removes rows by ascending expiry key. The value is the name of the key filter's column."""
+    """The kind of expiry key: retention removes rows by ascending expiry key. The value is the name of the outline's column."""
 
     NEVER = "never"
     IN_ORDER = "least_order"
@@ -47,40 +52,69 @@ class ExpiryKey(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HashHalves:
-    """The content of one lookup of a key filter: the halves of the hashes of its keys, page after page. Those of page `numbers[i]`
-    end at `ends[i]` of `halves`. `min_expiry_keys`: the lowest expiry key of each page, by kind of expiry key.
-    """
+    """The halves of the hashes of keys for one lookup, page after page of the key filter: those of page i end at `ends[i]` of
+    `halves`."""
 
-    numbers: Int64s
     ends: Int64s
     halves: k.UInt32s
-    min_expiry_keys: Mapping[ExpiryKey, Int64s] = field(default_factory=dict)
 
     @classmethod
-    def from_pages(cls, numbers: Int64s, halves: Sequence[k.UInt32s], least: Mapping[ExpiryKey, Int64s]) -> HashHalves:
-        """Returns the content for the pages `numbers`. `halves`: those of each page; `least`: the lowest expiry key of each
-        page."""
-        return cls(numbers, np.cumsum([len(each) for each in halves], dtype=np.int64), np.concatenate(halves), least)
+    def from_pages(cls, halves: Sequence[k.UInt32s]) -> HashHalves:
+        """Returns the content, given the halves of each page."""
+        return cls(np.cumsum([len(each) for each in halves], dtype=np.int64), np.concatenate(halves))
 
     def columns(self, way: int) -> Columns:
         ends, halves = _NAMES[way]
-        least = {by.value: Column(each) for by, each in self.min_expiry_keys.items()}
-        return {"numbers": Column(self.numbers), ends: Column(self.ends), halves: Column(self.halves), **least}
+        return {ends: Column(self.ends), halves: Column(self.halves)}
 
     @classmethod
-    def load(cls, columns: Columns, way: int) -> HashHalves:
-        """Returns the filter content from the columns that `columns(way)` returned. Raises SnapshotDamaged if they contradict each
-        other. `way`: the number of the lookup."""
-        numbers = require_column(columns, "numbers", np.dtype(np.int64), (-1,)).array
-        ends = require_column(columns, _NAMES[way][0], np.dtype(np.int64), (len(numbers),)).array
+    def load(cls, columns: Columns, way: int, pages: int) -> HashHalves:
+        """Returns the content for `pages` pages from the columns that `columns(way)` returned. Raises SnapshotDamaged if they
+        contradict each other. `way`: the number of the lookup."""
+        ends = require_column(columns, _NAMES[way][0], np.dtype(np.int64), (pages,)).array
         halves = require_column(columns, _NAMES[way][1], np.dtype(np.uint32), (-1,)).array
-        rising = bool((np.diff(numbers) > 0).all()) and bool((np.diff(ends, prepend=0) >= 0).all())
-        if not rising or (int(ends[-1]) if len(ends) else 0) != len(halves):
+        if not bool((np.diff(ends, prepend=0) >= 0).all()) or (int(ends[-1]) if pages else 0) != len(halves):
             raise SnapshotDamaged("the columns of a key page contradict each other")
-        told = [by for by in ExpiryKey if not way and by.value in columns]
-        return cls(
-            numbers, ends, halves, {by: require_column(columns, by.value, np.dtype(np.int64), (len(numbers),)).array for by in told}
-        )
+        return cls(ends, halves)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyOutline:
+    """The piece of a key filter that is read first: the `numbers` of its pages, a Bloom filter of its halves by lookup, and
+    `min_expiry_keys`, the expiry key of the first row of each page."""
+
+    numbers: Int64s
+    marks: tuple[k.UInt32s, ...]
+    min_expiry_keys: Mapping[ExpiryKey, Int64s] = field(default_factory=dict)
+
+    @classmethod
+    def from_halves(cls, numbers: Int64s, told: Sequence[HashHalves], least: Mapping[ExpiryKey, Int64s]) -> KeyOutline:
+        """Returns the outline of the pages `numbers`. `told`: their halves by lookup."""
+        return cls(numbers, tuple(_outline_of(each.halves) for each in told), least)
+
+    def columns(self) -> Columns:
+        marks = {name: Column(each) for name, each in zip(_OUTLINES, self.marks, strict=False)}
+        least = {by.value: Column(each) for by, each in self.min_expiry_keys.items()}
+        return {"numbers": Column(self.numbers), **marks, **least}
+
+    @classmethod
+    def load(cls, columns: Columns, ways: int) -> KeyOutline:
+        """Returns the outline of a filter with `ways` lookups from the columns that `columns` returned. Raises SnapshotDamaged if
+        they contradict each other."""
+        numbers = require_column(columns, "numbers", np.dtype(np.int64), (-1,)).array
+        marks = tuple(require_column(columns, name, np.dtype(np.uint32), (-1,)).array for name in _OUTLINES[:ways])
+        if not bool((np.diff(numbers) > 0).all()) or any(not len(each) or len(each) % k.OUTLINE_WORDS for each in marks):
+            raise SnapshotDamaged("the columns of a key page contradict each other")
+        told = [by for by in ExpiryKey if by.value in columns]
+        least = {by: require_column(columns, by.value, np.dtype(np.int64), (len(numbers),)).array for by in told}
+        return cls(numbers, marks, least)
+
+
+def _outline_of(halves: k.UInt32s) -> k.UInt32s:
+    blocks = max(1, -(-len(halves) * _OUTLINE_BITS // (32 * k.OUTLINE_WORDS)))
+    outline = np.zeros(blocks * k.OUTLINE_WORDS, np.uint32)
+    k.mark_outline(outline, halves)
+    return outline
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +194,9 @@ class KeyFilterCache:
     """
 
     tuning: Tuning
-    filter_store_keys: StoreKeys = field(default_factory=lambda: StoreKeys({}))
+    filter_store_keys: Mapping[FilterPiece, StoreKeys] = field(
+        default_factory=lambda: {piece: StoreKeys({}) for piece in FilterPiece}
+    )
     by_page: dict[int, tuple[int, Int64s, k.UInt32s, Int64s]] = field(default_factory=dict)
 
     def drop_entries_before(self, first: int) -> None:
@@ -178,48 +214,51 @@ page has codes of its own."""
 
 @dataclass(frozen=True, slots=True)
 class FrozenKeyFilter:
-    """A key filter of a snapshot. It covers the row pages `numbers`, which begin at index `first` of the layout; `full_pages` of
-    the pages were full. `alive` bool[pages, slots]: which slots hold a row.
+    """A piece of a key filter of a snapshot. It covers the row pages `numbers`, which begin at index `first` of the layout;
+    `full_pages` of the pages that the filter covers were full. `alive` bool[pages, slots]: which slots hold a row.
 
     `number`: the number of the filter; `snapshot`: that of the snapshot. `read` returns the rows of a page.
     """
 
+    piece: FilterPiece
     number: int
     full_pages: int
     snapshot: int
     first: int
     numbers: Int64s
-    alive: Bools
+    layout: Layout
     row_lookups: RowLookups
     shared: KeyFilterCache
     read: Read
 
     @property
     def store_key(self) -> object:
-        given, snapshot, known = self.shared.filter_store_keys.by_page.get(self.number, (-1, 0, None))
+        given, snapshot, known = self.shared.filter_store_keys[self.piece].by_page.get(self.number, (-1, 0, None))
         return known if given == self.full_pages and snapshot <= self.snapshot else None
 
     def set_store_key(self, known: object) -> None:
-        self.shared.filter_store_keys.by_page[self.number] = self.full_pages, self.snapshot, known
+        self.shared.filter_store_keys[self.piece].by_page[self.number] = self.full_pages, self.snapshot, known
 
     def columns(self, hashes: k.UInt64s) -> Columns:
-        """Returns the filter's columns to be written. `hashes`: the hashes of the table's strings, by code."""
+        """Returns the piece's columns to be written. `hashes`: the hashes of the table's strings, by code."""
         told = [self._page_halves(at, hashes) for at in range(len(self.numbers))]
+        ways = range(len(self.row_lookups.lookup_columns))
+        by_way = [self._halves_of([halves[:, way] for halves, _ in told], way) for way in ways]
+        if self.piece is FilterPiece.HALVES:
+            return {name: column for way, each in enumerate(by_way) for name, column in each.columns(way).items()}
         least: dict[ExpiryKey, Int64s] = {}
         if (by := self.row_lookups.expiry_key) is not ExpiryKey.NEVER:
             least[by] = np.array([leaves.min(initial=NEVER) for _, leaves in told], np.int64)
-        columns: dict[str, Column] = {}
-        for way in range(len(self.row_lookups.lookup_columns)):
-            each = [halves[:, way] for halves, _ in told]
-            if way or not self.row_lookups.keys:
-                each = [np.unique(halves) for halves in each]
-            columns |= HashHalves.from_pages(self.numbers, each, {} if way else least).columns(way)
-        return columns
+        return KeyOutline.from_halves(self.numbers, by_way, least).columns()
+
+    def _halves_of(self, pages: Sequence[k.UInt32s], way: int) -> HashHalves:
+        is_by_key = not way and self.row_lookups.keys
+        return HashHalves.from_pages(pages if is_by_key else [np.unique(halves) for halves in pages])
 
     def _page_halves(self, at: int, hashes: k.UInt64s) -> tuple[k.UInt32s, Int64s]:
         """Returns, for each row of a page, the hash halves that key filters store, and the expiry key (no entries if rows have
         none)."""
-        number, slots = int(self.numbers[at]), np.flatnonzero(self.alive[at])
+        number, slots = int(self.numbers[at]), np.flatnonzero(self.layout.alive(self.first + at))
         if (remembered := self.shared.by_page.get(number)) is not None and remembered[0] <= self.snapshot:
             _, of_slots, halves, leaves = remembered
             chosen = np.searchsorted(of_slots, slots)
@@ -234,21 +273,24 @@ class FrozenKeyFilter:
 def key_filters_of(
     layout: Layout, snapshot: int, asked_by: RowLookups, shared: KeyFilterCache, read: Read
 ) -> Sequence[FrozenKeyFilter]:
-    """Returns the key filters of a snapshot with this layout; empty if the layout has fewer than `key_filter_pages_min` pages."""
+    """Returns the key filters of a snapshot with this layout, piece by piece; empty if the layout has fewer than
+    `key_filter_pages_min` pages."""
     spans = shared.tuning.key_filter_spans
     if len(layout.numbers) < shared.tuning.key_filter_pages_min:
         return []
     full, open_page = layout.numbers[:-1], int(layout.numbers[-1])
     groups = np.unique(filter_numbers_of(full, spans))
-    shared.filter_store_keys.drop_other_pages(groups, open_page // spans)
+    for known in shared.filter_store_keys.values():
+        known.drop_other_pages(groups, open_page // spans)
     shared.drop_entries_before(open_page // spans * spans)
     found = []
     for number in groups.tolist():
         first, end = np.searchsorted(full, [number * spans, (number + 1) * spans]).tolist()
         given = min(spans, open_page - number * spans)
-        found.append(
-            FrozenKeyFilter(number, given, snapshot, first, full[first:end], layout.alive[first:end], asked_by, shared, read)
-        )
+        found += [
+            FrozenKeyFilter(piece, number, given, snapshot, first, full[first:end], layout, asked_by, shared, read)
+            for piece in FilterPiece
+        ]
     return found
 
 

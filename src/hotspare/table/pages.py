@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -71,11 +72,22 @@ class RowPage(Protocol):
         """Returns the rows that the page holds, and the strings of their codes (None: those of the table)."""
 
 
+class FilterPiece(Enum):
+    """A piece of a key filter that is stored on its own. The value begins the piece's name in a snapshot."""
+
+    OUTLINE = "outline"
+    """Whether the filter may have a half, and the first expiry keys; a restored engine reads all outlines at its first event."""
+    HALVES = "keys"
+
+
 class KeyFilterPage(Protocol):
-    """A key filter, stored next to row pages; `store_key` as in `RowPage`."""
+    """A piece of a key filter, stored next to row pages; `store_key` as in `RowPage`."""
 
     @property
     def number(self) -> int: ...
+
+    @property
+    def piece(self) -> FilterPiece: ...
 
     @property
     def store_key(self) -> object: ...
@@ -83,7 +95,7 @@ class KeyFilterPage(Protocol):
     def set_store_key(self, known: object) -> None: ...
 
     def columns(self, hashes: npt.NDArray[np.uint64]) -> Columns:
-        """Returns the filter's columns to be written. `hashes`: the hashes of the table's strings, by code."""
+        """Returns the piece's columns to be written. `hashes`: the hashes of the table's strings, by code."""
 
 
 @runtime_checkable
@@ -91,7 +103,7 @@ class LazyPart(Protocol):
     """A paged part whose row pages a restore may load later."""
 
     def key_filters(self) -> Sequence[KeyFilterPage]:
-        """Returns the key filters of a frozen twin: which row pages may hold a key (`key_filters.HashHalves`)."""
+        """Returns the pieces of the key filters of a frozen twin: which row pages may hold a key (`key_filters`)."""
 
     @property
     def has_unloaded_pages(self) -> bool:

@@ -286,9 +286,11 @@ class Relation:
         given = [layout.page_slots] * (count - 1) + [layout.fill] * min(count, 1)
         where = self._where(layout)
         return [
-            FrozenRowPage(number, slots_given, self._snapshot, alive, self._known, partial(self._page_columns, page, alive))
-            for number, slots_given, alive, page in zip(numbers, given, layout.alive, where, strict=True)
-            if alive.any()
+            FrozenRowPage(
+                number, slots_given, self._snapshot, layout.bits[at], self._known, partial(self._page_columns, page, layout, at)
+            )
+            for at, (number, slots_given, rows, page) in enumerate(zip(numbers, given, layout.counts.tolist(), where, strict=True))
+            if rows
         ]
 
     def key_filters(self) -> Sequence[FrozenKeyFilter]:
@@ -298,7 +300,7 @@ class Relation:
         where, ways = self._where(layout), row_lookups_of(self.shape, self.policy)
 
         def read(at: int, hashes: UInt64s) -> tuple[Int64s, Int64s, UInt64s]:
-            found, leaves, strings = self._columns_of(where[at], layout.alive[at])
+            found, leaves, strings = self._columns_of(where[at], layout.alive(at))
             return found, leaves, hashes if strings is None else strings.hashes
 
         return key_filters_of(layout, self._snapshot, ways, self._keys_known, read)
@@ -329,16 +331,17 @@ class Relation:
         return found
 
     def _columns_of(self, page: int, alive: Bools) -> tuple[Int64s, Int64s, FrozenStrings | None]:
-        """Returns the lookup columns, expiry keys and strings of a page's rows; `page` as in `_page_columns`."""
+        """Returns the lookup columns, expiry keys and strings of a page's `alive` rows; `page` as in `_page_columns`."""
         ways = row_lookups_of(self.shape, self.policy)
         if self._queue is None:
             return self._pages.columns_of(page, alive, ways)
         rows, strings = self._queue.rows_of(page, alive)
         return *ways.values_and_expiry_keys(rows), strings
 
-    def _page_columns(self, page: int, alive: Bools) -> tuple[Columns, FrozenStrings | None]:
+    def _page_columns(self, page: int, layout: Layout, at: int) -> tuple[Columns, FrozenStrings | None]:
         """Returns the rows of a page and their strings, as `FrozenRowPage`. `page`: its place in memory; its number if rows are
-        queued."""
+        queued. `at`: its index in the layout."""
+        alive = layout.alive(at)
         rows, strings = self._pages.rows_of(page, alive) if self._queue is None else self._queue.rows_of(page, alive)
         return rows.columns(self.shape.codes, self._times), strings
 
@@ -368,7 +371,7 @@ class Relation:
     def _load(self, columns: Columns, source: RowSource) -> None:
         """Loads the rows of `source` page by page, so that loaded rows may be evicted meanwhile."""
         layout, state = source.layout, require_column(columns, "state", np.dtype(np.int64), (len(_PERSISTED),)).array
-        count = int(np.count_nonzero(layout.alive))
+        count = int(layout.counts.sum())
         is_late = not self.policy.in_order and count > self._tuning.late_index_rows_max
         first = layout.arrivals - count
         self._known, self._keys_known = StoreKeys({}), KeyFilterCache(self._tuning)
@@ -439,10 +442,8 @@ class Relation:
             pages.leave_unloaded(absent)
         elif not self._of_pages.new_keys or self._is_late():
             pages.begin_index(self.live)
-        for at, alive in enumerate(layout.alive):
-            if absent is not None and absent.is_unloaded[at]:
-                continue
-            pages.fill(at, alive, self._checked(source, at))
+        for at in range(len(layout.numbers)) if absent is None else np.flatnonzero(absent.is_unloaded == 0).tolist():
+            pages.fill(at, layout.alive(at), self._checked(source, at))
             pages.index_filled_page(at)
             self._home.evict_during_restore()
         if pages.is_ordered and absent is None:

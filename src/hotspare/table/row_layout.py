@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.rows.chunk import Bools, Int64s, UInt8s
@@ -32,12 +33,13 @@ class Times(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The pages in use. `numbers`: ascending; `alive`: bool[pages, page_slots]. `fill`: allocated slots of the last page. `hand`:
-    the number of the page that is checked next for compaction, or NO_PAGE. `arrivals`: the count of rows that ever arrived."""
+    """The pages in use. `numbers`: ascending; `bits`: uint8[pages, bytes], a bit of each slot that holds a row. `fill`: allocated
+    slots of the last page. `hand`: the number of the page that is checked next for compaction, or NO_PAGE. `arrivals`: the count of
+    rows that ever arrived."""
 
     page_slots: int
     numbers: Int64s
-    alive: Bools
+    bits: UInt8s
     fill: int
     hand: int
     arrivals: int
@@ -47,30 +49,38 @@ class Layout:
         """Returns the layout of `last` rows that arrived one after the other, of which those before `first` were removed."""
         open_page = (last - 1) // page_slots
         numbers = np.arange(min(first // page_slots, open_page), open_page + 1) if last else np.empty(0, np.int64)
-        positions = numbers[:, np.newaxis] * page_slots + np.arange(page_slots)
-        alive = (positions >= first) & (positions < last)
-        return cls(page_slots, numbers, alive, last - page_slots * open_page if last else 0, NO_PAGE, last)
+        full = packed(np.ones(page_slots, np.bool_))
+        bits = np.tile(full, (len(numbers), 1))
+        for at in (0, -1) if last else ():  # only these pages may have slots without a row
+            positions = numbers[at] * page_slots + np.arange(page_slots)
+            bits[at] = packed((positions >= first) & (positions < last))
+        return cls(page_slots, numbers, bits, last - page_slots * open_page if last else 0, NO_PAGE, last)
 
-    @property
-    def positions(self) -> Int64s:
-        """Page number times `page_slots`, plus slot, of each row; ascending."""
-        page, slot = np.nonzero(self.alive)
-        where: Int64s = self.numbers[page] * self.page_slots + slot
-        return where
+    def alive(self, at: int) -> Bools:
+        """Returns which slots of the page `numbers[at]` hold a row."""
+        return unpacked(self.bits[at], self.page_slots)
 
     @property
     def counts(self) -> Int64s:
         """The count of rows in each page."""
-        return np.fromiter(map(np.count_nonzero, self.alive), np.int64, len(self.alive))
+        counts: Int64s = np.bitwise_count(self.bits).sum(axis=1, dtype=np.int64)
+        return counts
+
+    @property
+    def words(self) -> npt.NDArray[np.uint64]:
+        """The bits of all slots, page after page without padding, in words of 64 bits."""
+        is_padded = self.page_slots % 8 > 0
+        flat = packed(unpacked(self.bits, self.page_slots).reshape(-1)) if is_padded else self.bits.reshape(-1)
+        return np.pad(flat, (0, -len(flat) % 8)).view(np.uint64)
 
     def is_as(self, other: Layout) -> bool:
         """Whether both layouts are equal."""
         same = all(getattr(self, name) == getattr(other, name) for name in _PLACES)
-        return same and np.array_equal(self.numbers, other.numbers) and np.array_equal(self.alive, other.alive)
+        return same and np.array_equal(self.numbers, other.numbers) and np.array_equal(self.bits, other.bits)
 
     def columns(self) -> Columns:
         places = np.array([getattr(self, name) for name in _PLACES], np.int64)
-        return {"places": Column(places), "numbers": Column(self.numbers), "alive": Column(packed(self.alive))}
+        return {"places": Column(places), "numbers": Column(self.numbers), "alive": Column(self.bits)}
 
     @classmethod
     def load(cls, columns: Columns) -> Layout:
@@ -81,24 +91,25 @@ class Layout:
         if not 1 <= page_slots <= PAGE_SLOTS_MAX:
             raise SnapshotDamaged(f"a page has {page_slots} slots, not 1 to {PAGE_SLOTS_MAX}")
         bits = require_column(columns, "alive", np.dtype(np.uint8), (len(numbers), -(-page_slots // 8))).array
-        layout = cls(page_slots, numbers, unpacked(bits, page_slots), fill, hand, arrivals)
+        layout = cls(page_slots, numbers, bits, fill, hand, arrivals)
         layout.check()
         return layout
 
     def check(self) -> None:
         """Raises SnapshotDamaged if the fields contradict each other."""
-        numbers, alive = self.numbers, self.alive
+        numbers, bits = self.numbers, self.bits
         is_rising = bool((np.diff(numbers) > 0).all()) and (not len(numbers) or 0 <= numbers[0] <= numbers[-1] < 2**42)
-        fills = 1 <= self.fill <= self.page_slots and not alive[-1, self.fill :].any() if len(numbers) else self.fill == 0
+        fills = 1 <= self.fill <= self.page_slots and not self.alive(-1)[self.fill :].any() if len(numbers) else self.fill == 0
         has_hand = self.hand == NO_PAGE or self.hand in numbers
-        if not (is_rising and fills and has_hand and self.arrivals >= 0 and alive[:-1].any(axis=1).all()):
+        is_padded = self.page_slots % 8 and bool((bits[:, -1] >> (self.page_slots % 8)).any())
+        if is_padded or not (is_rising and fills and has_hand and self.arrivals >= 0 and bits[:-1].any(axis=1).all()):
             raise SnapshotDamaged("the pages of a window contradict each other")
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows in the order of `Layout.positions`. `lanes`, `valid`: the values, [rows, width]; `order`: arrival numbers; `time`: the
-    times from which retention counts, empty if retention is not by time.
+    """Rows in the order of pages and slots. `lanes`, `valid`: the values, [rows, width]; `order`: arrival numbers; `time`: the times
+    from which retention counts, empty if retention is not by time.
     """
 
     lanes: Int64s
@@ -150,7 +161,7 @@ class StoredPages:
             raise SnapshotDamaged("a window has a page that its layout does not list")
 
     def rows(self, at: int) -> StoredRows:
-        number, alive = int(self.layout.numbers[at]), self.layout.alive[at]
+        number, alive = int(self.layout.numbers[at]), self.layout.alive(at)
         if not alive.any():
             return StoredRows.none(self.width)
         if number not in self.pages:
@@ -159,12 +170,12 @@ class StoredPages:
 
 
 class RowsInMemory:
-    """The rows of a layout, from `stored` rows in memory, which are in the order of `Layout.positions`."""
+    """The rows of a layout, from `stored` rows in memory, which are in the order of pages and slots."""
 
     def __init__(self, layout: Layout, stored: StoredRows) -> None:
         self.layout = layout
         self._stored = stored
-        self._ends = np.cumsum(layout.alive.sum(axis=1))
+        self._ends = np.cumsum(layout.counts)
 
     def rows(self, at: int) -> StoredRows:
         begin, end, stored = int(self._ends[at - 1]) if at else 0, int(self._ends[at]), self._stored
@@ -208,14 +219,14 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class FrozenRowPage:
-    """A page of a frozen table (`pages.RowPage`). `slots_allocated`: how many of its slots are allocated; `alive`: which slots hold
-    a row; `snapshot`: the number of the snapshot. `read` returns its rows and their strings, None for the table's own.
+    """A page of a frozen table (`pages.RowPage`). `slots_allocated`: how many of its slots are allocated; `bits`: as in `Layout`;
+    `snapshot`: the number of the snapshot. `read` returns its rows and their strings, None for the table's own.
     """
 
     number: int
     slots_allocated: int
     snapshot: int
-    alive: Bools
+    bits: UInt8s
     shared: StoreKeys
     read: Callable[[], tuple[Columns, FrozenStrings | None]]
 
@@ -232,7 +243,7 @@ class FrozenRowPage:
 
     def content(self) -> tuple[Columns, FrozenStrings | None]:
         columns, strings = self.read()
-        return {**columns, "alive": Column(packed(self.alive))}, strings
+        return {**columns, "alive": Column(self.bits)}, strings
 
 
 def packed(bits: Bools) -> UInt8s:

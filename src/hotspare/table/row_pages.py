@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.rows.chunk import Bools, Int64s
+from hotspare.rows.chunk import Bools, Int64s, UInt8s
 from hotspare.rows.tuning import Tuning
 from hotspare.table.evicted_pages import EvictedPages
 from hotspare.table.key_filters import RowLookups
@@ -24,7 +24,7 @@ from hotspare.table.loops import relation as relation_kernels
 from hotspare.table.loops import slots
 from hotspare.table.memory import PINNED_MEMORY, EvictableSpace, WindowMemory, entry_bytes, grown, largest_granted, longer
 from hotspare.table.row_index import empty_index, grown_index, index_bytes
-from hotspare.table.row_layout import NO_PAGE, Layout, StoredRows
+from hotspare.table.row_layout import NO_PAGE, Layout, StoredRows, packed, unpacked
 from hotspare.table.row_shape import Shape, is_expiry_per_row
 from hotspare.table.strings import FrozenStrings
 from hotspare.table.unlinked import UnlinkedRows
@@ -232,12 +232,16 @@ class RowPages:
     def layout(self) -> Layout:
         """Returns the current layout."""
         state, in_use = self.rows.state, self.in_use()
-        words = self.rows.alive[: -(-self.slots_used // 64)]
-        bits = np.unpackbits(words.view(np.uint8), count=self.slots_used, bitorder="little")
-        alive = bits.reshape(-1, self.page_slots)[in_use].view(np.bool_)
         numbers = self.rows.pages[in_use, k.PAGE_NUMBER]
         hand = int(self.rows.pages[int(state[slots.HAND]), k.PAGE_NUMBER]) if state[slots.HAND] >= 0 else NO_PAGE
-        return Layout(self.page_slots, numbers, alive, int(state[slots.FILL]), hand, int(state[slots.ARRIVALS]))
+        return Layout(self.page_slots, numbers, self._bits_in(in_use), int(state[slots.FILL]), hand, int(state[slots.ARRIVALS]))
+
+    def _bits_in(self, pages: Int64s) -> UInt8s:
+        """Returns which slots of these pages hold a row, as `Layout.bits`."""
+        flat, page_slots = self.rows.alive[: -(-self.slots_used // 64)].view(np.uint8), self.page_slots
+        if page_slots % 8 == 0:
+            return flat[: self.slots_used // 8].reshape(-1, page_slots // 8)[pages]
+        return packed(unpacked(flat, self.slots_used).reshape(-1, page_slots)[pages])
 
     def rows_of(self, page: int, alive: Bools) -> tuple[StoredRows, FrozenStrings | None]:
         """Returns a snapshot's rows in the `alive` slots of a page, and the strings of their codes (None: those of the table)."""
@@ -265,14 +269,13 @@ class RowPages:
 
     def allocate_pages(self, layout: Layout) -> None:
         """Allocates pages as in this layout; `fill` then writes their rows, page by page."""
-        count = len(layout.numbers)
+        count, counts, words = len(layout.numbers), layout.counts, layout.words
         self._grow(count + 2)
-        rows, state, page_slots = self.rows, self.rows.state, self.page_slots
-        bits = np.pad(layout.alive.reshape(-1), (0, -count * page_slots % 64))
-        rows.alive[: len(bits) // 64] = np.packbits(bits, bitorder="little").view(np.uint64)
+        rows, state = self.rows, self.rows.state
+        rows.alive[: len(words)] = words
         pages = rows.pages[:count]
         pages[:, k.PAGE_NUMBER] = layout.numbers
-        pages[:, k.PAGE_LIVE] = layout.counts
+        pages[:, k.PAGE_LIVE] = counts
         pages[:, k.PAGE_AFTER], pages[:, k.PAGE_BEFORE] = np.arange(1, count + 1), np.arange(-1, count - 1)
         if count:
             pages[-1, k.PAGE_AFTER] = slots.NONE
@@ -280,7 +283,7 @@ class RowPages:
             state[[slots.FILL, slots.NUMBER]] = layout.fill, int(layout.numbers[-1]) + 1
             state[slots.HAND] = np.searchsorted(layout.numbers, layout.hand) if layout.hand != NO_PAGE else slots.NONE
         state[[slots.HIGH, slots.PAGES]] = count
-        state[[slots.LIVE, slots.ARRIVALS]] = int(np.count_nonzero(layout.alive)), layout.arrivals
+        state[[slots.LIVE, slots.ARRIVALS]] = int(counts.sum()), layout.arrivals
         if self._away is not None:
             self._away.record_allocated(self.rows)
 

@@ -19,10 +19,10 @@ import numpy as np
 
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.rows.chunk import Bools, Int64s, UInt8s
-from hotspare.table.key_filters import ExpiryKey, HashHalves, RowLookups, filter_numbers_of
+from hotspare.table.key_filters import ExpiryKey, HashHalves, KeyOutline, RowLookups, filter_numbers_of
 from hotspare.table.loops import unloaded as k
 from hotspare.table.loops.slots import NEVER
-from hotspare.table.pages import Columns
+from hotspare.table.pages import Columns, FilterPiece
 from hotspare.table.row_index import empty_index, grown_index
 from hotspare.table.row_layout import StoredRows, Times, stored_rows
 from hotspare.table.strings import FrozenStrings, StringTable
@@ -53,22 +53,22 @@ class SnapshotRowPages(Mapping[int, Columns]):
         """The numbers of the key filters; empty if row pages cannot be read later."""
 
     @abstractmethod
-    def key_filter_columns(self, number: int) -> Columns: ...
+    def key_filter_columns(self, piece: FilterPiece, number: int) -> Columns: ...
 
     @abstractmethod
     def prefetch_row_pages(self, numbers: Sequence[int]) -> None:
         """Requests these row pages ahead of use; best effort."""
 
     @abstractmethod
-    def prefetch_key_filters(self) -> None:
-        """Requests all key filters ahead of use; best effort."""
+    def prefetch_key_filters(self, piece: FilterPiece, numbers: Sequence[int]) -> None:
+        """Requests a piece of each of these key filters ahead of use; best effort."""
 
     @abstractmethod
     def row_page_store_key(self, number: int) -> object:
         """Returns the store's reference to a row page; None if it has none."""
 
     @abstractmethod
-    def key_filter_store_key(self, number: int) -> object: ...
+    def key_filter_store_key(self, piece: FilterPiece, number: int) -> object: ...
 
     @property
     @abstractmethod
@@ -114,6 +114,21 @@ class FrozenUnloaded:
     reader: PageReader
 
 
+@dataclass(slots=True)
+class _PendingFilter:
+    """A key filter that is not in the index yet. `places`: those of its pages in memory, -1 for a page that no longer exists.
+    `halves`: by lookup; empty until they are read."""
+
+    number: int
+    outline: KeyOutline
+    places: Int64s
+    halves: tuple[HashHalves, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        return sum(each.nbytes for each in (*self.outline.marks, *(told.halves for told in self.halves)))
+
+
 class UnloadedPages:
     """The row pages of a restored relation that may be unloaded, by their place (index) in memory, at first their index in
     `numbers`. At first the pages at `places` are unloaded."""
@@ -124,8 +139,8 @@ class UnloadedPages:
         self.left = len(places)
         self._reader, self._numbers, self._asked_by, self._spans = reader, numbers, asked_by, spans
         self._groups = np.unique(filter_numbers_of(numbers[places], spans)).tolist()
-        self._read: list[tuple[tuple[HashHalves, ...], Int64s]] | None = None
-        """Key filters that are not in the index yet: halves per lookup, and places of their pages; None before they were read."""
+        self._read: list[_PendingFilter] | None = None
+        """Key filters that are not in the index yet; None before their outlines were read."""
         self._indexes = [empty_index() for _ in asked_by.lookup_columns]
         """An index per lookup: places of pages that are or were unloaded, by half."""
         self._least: Int64s = np.full(len(numbers), -NEVER)
@@ -189,37 +204,52 @@ class UnloadedPages:
         asked = np.zeros(len(self._numbers), np.uint8)
         k.look_up_pages(self._indexes[way], halves, self.is_unloaded, asked)
         filter_ = np.zeros(1 << k.FILTER_BITS >> 6, np.uint64)
-        for told, places in self._pending_filters():
-            k.scan_key_filter(told[way].halves, told[way].ends, places, self.is_unloaded, halves, filter_, asked)
+        chosen = [each for each in self._pending_filters() if k.may_have_half(each.outline.marks[way], halves)]
+        for each in self._with_halves(chosen):
+            told = each.halves[way]
+            k.scan_key_filter(told.halves, told.ends, each.places, self.is_unloaded, halves, filter_, asked)
         found: list[int] = np.flatnonzero(asked).tolist()
         return found
 
-    def _pending_filters(self) -> list[tuple[tuple[HashHalves, ...], Int64s]]:
+    def _pending_filters(self) -> list[_PendingFilter]:
         if self._read is None:
-            self._reader.kept.prefetch_key_filters()
-            self._read = [self._read_filter(number) for number in self._groups]
+            self._reader.kept.prefetch_key_filters(FilterPiece.OUTLINE, self._groups)
+            self._read = [self._read_outline(number) for number in self._groups]
         return self._read
 
-    def _read_filter(self, number: int) -> tuple[tuple[HashHalves, ...], Int64s]:
-        columns, numbers = self._reader.kept.key_filter_columns(number), self._numbers
-        halves = tuple(HashHalves.load(columns, way) for way in range(len(self._indexes)))
-        at = np.minimum(np.searchsorted(numbers, halves[0].numbers), len(numbers) - 1)
-        places = np.where(numbers[at] == halves[0].numbers, at, -1)
-        missing = np.setdiff1d(np.flatnonzero(self.is_unloaded & (filter_numbers_of(numbers, self._spans) == number)), places)
+    def _with_halves(self, filters: Sequence[_PendingFilter]) -> Sequence[_PendingFilter]:
+        """Returns the filters after reading the halves that were not read yet."""
+        unread, kept = [each for each in filters if not each.halves], self._reader.kept
+        if unread:
+            kept.prefetch_key_filters(FilterPiece.HALVES, [each.number for each in unread])
+        for each in unread:
+            columns, pages = kept.key_filter_columns(FilterPiece.HALVES, each.number), len(each.places)
+            each.halves = tuple(HashHalves.load(columns, way, pages) for way in range(len(self._indexes)))
+        return filters
+
+    def _read_outline(self, number: int) -> _PendingFilter:
+        columns, numbers = self._reader.kept.key_filter_columns(FilterPiece.OUTLINE, number), self._numbers
+        outline = KeyOutline.load(columns, len(self._indexes))
+        at = np.minimum(np.searchsorted(numbers, outline.numbers), len(numbers) - 1)
+        places = np.where(numbers[at] == outline.numbers, at, -1)
+        first, end = np.searchsorted(numbers, [number * self._spans, (number + 1) * self._spans]).tolist()
+        missing = np.setdiff1d(first + np.flatnonzero(self.is_unloaded[first:end]), places)
         if len(missing):
             raise SnapshotDamaged("a key page does not list a page of rows")
-        if (least := halves[0].min_expiry_keys.get(self._asked_by.expiry_key)) is not None:
+        if (least := outline.min_expiry_keys.get(self._asked_by.expiry_key)) is not None:
             self._least[places[places >= 0]] = np.clip(least[places >= 0], -NEVER, NEVER)
-        return halves, places
+        return _PendingFilter(number, outline, places)
 
     def index_next_filter(self) -> bool:
         """Adds one more key filter to the index. Returns False if all were added."""
         waiting = self._pending_filters()
         if not waiting:
             return False
-        told, places = waiting.pop()
-        for way, each in enumerate(told):
-            self._index_filter(each, places, way)
+        (next_filter,) = self._with_halves([waiting.pop()])
+        for way, each in enumerate(next_filter.halves):
+            self._index_filter(each, next_filter.places, way)
+        if waiting and not waiting[-1].halves:
+            self._reader.kept.prefetch_key_filters(FilterPiece.HALVES, [waiting[-1].number])
         return True
 
     def _index_filter(self, told: HashHalves, places: Int64s, way: int) -> None:
@@ -242,7 +272,7 @@ class UnloadedPages:
     @property
     def bytes(self) -> int:
         """Bytes of the key filters and their index."""
-        waiting = sum(each.halves.nbytes for told, _ in self._read or () for each in told)
+        waiting = sum(each.nbytes for each in self._read or ())
         return waiting + sum(each.table.itemsize * len(each.scratch) * int(each.sizes[1]) for each in self._indexes)
 
     def freeze(self) -> FrozenUnloaded:

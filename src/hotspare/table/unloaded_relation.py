@@ -72,10 +72,7 @@ def record_store_keys(known: StoreKeys, keys: KeyFilterCache, layout: Layout, pa
         given = layout.page_slots if at + 1 < len(layout.numbers) else layout.fill
         if (page_key := pages.row_page_store_key(number)) is not None:
             known.by_page[number] = given, 0, page_key
-    for number in pages.key_filter_numbers:
-        if (page_key := pages.key_filter_store_key(number)) is not None:
-            keys.filter_store_keys.by_page[number] = (
-                full_pages_covered(number, layout, keys.tuning.key_filter_spans),
-                0,
-                page_key,
-            )
+    for piece, filters in keys.filter_store_keys.items():
+        for number in pages.key_filter_numbers:
+            if (page_key := pages.key_filter_store_key(piece, number)) is not None:
+                filters.by_page[number] = full_pages_covered(number, layout, keys.tuning.key_filter_spans), 0, page_key

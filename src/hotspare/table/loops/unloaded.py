@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from hotspare.rows.chunk import Int64s, UInt8s
 from hotspare.rows.compile import Whole, kernel
+from hotspare.table.loops.hashing import mix
 from hotspare.table.loops.index import HALF, NONE, Index, add, after_place, first_place, has_room, key_hash, likely_place, slot_at
 from hotspare.table.loops.pages import (
     LOOKS_MAX,
@@ -30,6 +31,11 @@ FILTER_BITS = 20
 """A filter has a bit for each value of this many high bits of a half."""
 _LOWER = np.uint64(32 - FILTER_BITS)
 _SIX, _LOW, _ONE = np.uint64(6), np.uint64(63), np.uint64(1)
+OUTLINE_WORDS = 16
+"""32-bit words of a block of an outline: a half is recorded in one block, a cache line."""
+_OUTLINE_MARKS = 6
+_BLOCK_LOW = np.uint64(32 * OUTLINE_WORDS - 1)
+_STEP_AT, _HIGH, _FIVE, _WORD_LOW = np.uint64(9), np.uint64(32), np.uint64(5), np.uint64(31)
 
 
 @kernel
@@ -37,6 +43,34 @@ def key_halves(keys: Int64s, columns: Int64s, halves: UInt32s) -> None:
     """Writes the half of each row of `keys` to `halves`."""
     for i in range(len(keys)):
         halves[i] = key_hash(keys, i, columns) & HALF
+
+
+@kernel
+def mark_outline(outline: UInt32s, halves: UInt32s) -> None:
+    """Records halves in an outline, a Bloom filter of blocks of OUTLINE_WORDS words, at least one block."""
+    blocks = np.uint64(len(outline) // OUTLINE_WORDS)
+    for i in range(len(halves)):
+        h = mix(np.uint64(halves[i]))
+        word, at, step = ((h >> _HIGH) * blocks >> _HIGH) * np.uint64(OUTLINE_WORDS), h & _BLOCK_LOW, (h >> _STEP_AT) | _ONE
+        for _ in range(_OUTLINE_MARKS):
+            outline[word + (at >> _FIVE)] |= np.uint32(_ONE << (at & _WORD_LOW))
+            at = (at + step) & _BLOCK_LOW
+
+
+@kernel
+def may_have_half(outline: UInt32s, wanted: UInt32s) -> bool:
+    """Whether one of the `wanted` halves may be recorded in an outline. About one in a hundred that are not looks as if it were."""
+    blocks = np.uint64(len(outline) // OUTLINE_WORDS)
+    for i in range(len(wanted)):
+        h = mix(np.uint64(wanted[i]))
+        word, at, step = ((h >> _HIGH) * blocks >> _HIGH) * np.uint64(OUTLINE_WORDS), h & _BLOCK_LOW, (h >> _STEP_AT) | _ONE
+        marks = 0
+        while marks < _OUTLINE_MARKS and (np.uint64(outline[word + (at >> _FIVE)]) >> (at & _WORD_LOW)) & _ONE == _ONE:
+            at = (at + step) & _BLOCK_LOW
+            marks += 1
+        if marks == _OUTLINE_MARKS:
+            return True
+    return False
 
 
 @kernel
