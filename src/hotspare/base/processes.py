@@ -28,6 +28,10 @@ _ID_NAMESPACE = Path("/proc/self/ns/pid")
 _FLAGS_FIELD = 6
 """Index in /proc/ID/stat, counted after the name in brackets: the kernel's flags of the main thread."""
 _EXITING = 0x4
+_PENDING_FIELD = 28
+"""Index in /proc/ID/stat, counted likewise: the pending signals of the main thread, as bits from signal 1 on."""
+_KILL_PENDING = 1 << (signal.SIGKILL - 1)
+_STAT_BYTES_MAX = 4_096
 _PARENT_FIELD = 1
 _START_FIELD = 19
 """Index in /proc/ID/stat, counted likewise: the start time in clock ticks since the boot."""
@@ -79,26 +83,53 @@ def has_process_ended(process_id: int, started: int) -> bool:
 
 
 def is_process_ending(process_id: int) -> bool:
-    """Whether the main thread is past its last instruction; false if that is unknown.
+    """Whether the main thread is past its last instruction, or SIGKILL awaits it; false if that is unknown.
 
-    The system takes tens of milliseconds to free a large process before it closes its sockets; the kernel's flag is visible at
-    once. Costs one small read, so callers may poll it every few milliseconds. Does not detect a reused id."""
+    The system takes tens of milliseconds to free a large process before it closes its sockets. The kernel's flag is visible as soon
+    as the main thread runs again, a pending SIGKILL before that. Costs one small read. Does not detect a reused id."""
     try:
-        return bool(int(_stat(process_id)[_FLAGS_FIELD]) & _EXITING)
+        return _is_ending(_stat(process_id))
     except (OSError, ValueError, IndexError):
         return False
 
 
 def is_process_ending_or_ended(process_id: int, started: int) -> bool:
-    """Whether the process with this id and start is ending or has ended; false if that is unknown. Costs one small read, so callers
-    may poll it every few milliseconds."""
-    try:
-        fields = _stat(process_id)
-        return bool(int(fields[_FLAGS_FIELD]) & _EXITING) or _start_ms(fields) != started
-    except (FileNotFoundError, ProcessLookupError):
-        return _OWN_STAT.exists()
-    except (OSError, ValueError, IndexError):
-        return False
+    """Whether the process with this id and start is ending or has ended; false if that is unknown."""
+    with contextlib.closing(EndProbe(process_id, started)) as probe:
+        return probe.is_ending_or_ended()
+
+
+class EndProbe:
+    """Reads whether the process with this id and start is ending or has ended. Its file stays open until `close`, so that a look
+    costs some microseconds. Not thread-safe."""
+
+    def __init__(self, process_id: int, started: int) -> None:
+        self._started = started
+        self._is_missing = False
+        self._file: int | None = None
+        try:  # the file of the main thread alone: that of the process adds up the times of all its threads at each read
+            self._file = os.open(f"/proc/{process_id}/task/{process_id}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, ProcessLookupError):
+            self._is_missing = _OWN_STAT.exists()
+        except OSError:
+            pass
+
+    def is_ending_or_ended(self) -> bool:
+        """Returns false if that is unknown."""
+        if self._file is None:
+            return self._is_missing
+        try:
+            fields = _fields(os.pread(self._file, _STAT_BYTES_MAX, 0))
+            return _is_ending(fields) or _start_ms(fields) != self._started
+        except ProcessLookupError:
+            return True
+        except (OSError, ValueError, IndexError):
+            return False
+
+    def close(self) -> None:
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
 
 
 def parent_of(process_id: int) -> int:
@@ -109,13 +140,21 @@ def parent_of(process_id: int) -> int:
         return 0
 
 
+def _is_ending(fields: list[bytes]) -> bool:
+    return bool(int(fields[_FLAGS_FIELD]) & _EXITING or int(fields[_PENDING_FIELD]) & _KILL_PENDING)
+
+
 def _start_ms(fields: list[bytes]) -> int:
     return int(fields[_START_FIELD]) * 1000 // os.sysconf("SC_CLK_TCK")
 
 
 def _stat(process_id: int) -> list[bytes]:
-    """Returns the fields of /proc/ID/stat after the bracketed name, which may contain blanks itself."""
-    return Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b")")[2].split()
+    return _fields(Path(f"/proc/{process_id}/stat").read_bytes())
+
+
+def _fields(stat: bytes) -> list[bytes]:
+    """Returns the fields after the bracketed name, which may contain blanks itself."""
+    return stat.rpartition(b")")[2].split()
 
 
 def is_process_stopped(process_id: int) -> bool:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 
-from hotspare.base.processes import is_process_ending_or_ended
+from hotspare.base.processes import EndProbe
 
-_LOOK_S = 0.005
+_LOOK_S = 0.002
 _Process = tuple[int, int]
 """The id and the start time of a process, which together identify it."""
 
@@ -46,13 +47,21 @@ class ProcessWatcher:
                 self._asked.remove(asked)
 
     def _look(self) -> None:
+        probes: dict[_Process, EndProbe] = {}
         while True:
             with self._changed:
-                self._changed.wait(_LOOK_S if self._asked else None)
+                if not self._asked and not probes:
+                    self._changed.wait()
                 processes = {process for process, _ in self._asked}
-            ended = {process for process in processes if is_process_ending_or_ended(*process)}
+            for process in probes.keys() - processes:
+                probes.pop(process).close()
+            for process in processes - probes.keys():
+                probes[process] = EndProbe(*process)
+            ended = {process for process, probe in probes.items() if probe.is_ending_or_ended()}
             if ended:
                 self._notify(ended)
+            if probes:
+                time.sleep(_LOOK_S)  # costs half of a wait with a time limit
 
     def _notify(self, ended: set[_Process]) -> None:
         with self._changed:
