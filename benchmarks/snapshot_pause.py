@@ -5,15 +5,20 @@ uniformly. Every few seconds a snapshot is taken and written to a folder in the 
 
 The pause is the wall time of the longest step, all of its work included. The written share is the largest of any snapshot but the
 first, of the bytes of the whole. Resident memory is what the process has beyond what it had before the first row; the state is as
-large as a whole snapshot. Other load on the machine shows in the pause; `of processor time` does not count it.
+large as a whole snapshot. Other load on the machine shows in the pause. `of processor time` does not count it, and neither does
+`blocked`: the longest time in a step that neither ran nor waited for a processor, so that it waited for the writer. `--busy` adds
+such load: processes that compute without a pause. `--no-yield`: the writer does not yield to steps, as an engine's does.
 
-    python -m benchmarks.snapshot_pause [--keys 6000000] [--rate 50000] [--seconds 60]
+    python -m benchmarks.snapshot_pause [--keys 6000000] [--rate 50000] [--seconds 60] [--busy 0]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -30,6 +35,7 @@ from hotspare.base.interpreter import freeze_existing_objects, shorten_switch_in
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
 from hotspare.flow.snapshot import FrozenProjectState
+from hotspare.ha.effects.snapshots import reporting_progress
 from hotspare.projects.load import load_text
 from hotspare.rows.chunk import Int64s
 from hotspare.stores.directory import DirectoryStore
@@ -45,6 +51,7 @@ queries:
     edges: [incoming -> kept]
 """
 STEP_S = 0.05
+YIELD_S = 0.05
 UPSERT = 3
 HOT_SHARE, HOT_KEYS = 0.9, 100
 """The share of updates on hot keys; each HOT_KEYS-th key is hot."""
@@ -56,11 +63,19 @@ def batch_of(plan: Plan, keys: Int64s, begin: int, values: pa.Array) -> pa.Recor
     return events_of(plan, fields, np.full(len(keys), UPSERT, np.uint8), begin)
 
 
+def queued_s() -> float:
+    """Returns the seconds for which this thread was ready to run and waited for a processor."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
+
+
 @dataclass
 class Snapshots:
     """Writes snapshots one at a time in the background. `shares`: the new part of each; `state_bytes`: the size of the last."""
 
     folder: Path
+    step: threading.Lock
+    """Held during each step; the writer waits for it before each page."""
+    yields: bool
     shares: list[float] = field(default_factory=list)
     state_bytes: int = 0
     count: int = 0
@@ -86,7 +101,8 @@ class Snapshots:
         try:
             store, pages = DirectoryStore(self.folder), self.folder / "g" / "pages"
             before = {path.name for path in pages.iterdir()} if pages.is_dir() else set()
-            info = store.write_candidate("g", name, "e", order, frozen.header, frozen.contents())
+            contents = reporting_progress(frozen.contents(), self._yield_to_steps)
+            info = store.write_candidate("g", name, "e", order, frozen.header, contents)
             new = sum(path.stat().st_size for path in pages.iterdir() if path.name not in before)
             self.shares.append(new / info.bytes_total)
             self.state_bytes = info.bytes_total
@@ -95,13 +111,31 @@ class Snapshots:
         except BaseException as error:
             self._failure.append(error)
 
+    def _yield_to_steps(self) -> None:
+        if self.yields and self.step.acquire(timeout=YIELD_S):
+            self.step.release()
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Runs processes that compute during the block."""
+    begun = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in begun:
+            each.kill()
+            each.wait()
+
 
 @dataclass
 class Phase:
     """Measurements of a phase: the longest step by the clock and by the thread's processor time, late steps, peak memory."""
 
     pause_s: float = 0.0
+    took_s: list[float] = field(default_factory=list)
     processor_s: float = 0.0
+    blocked_s: float = 0.0
     freeze_s: float = 0.0
     late: int = 0
     steps: int = 0
@@ -111,10 +145,11 @@ class Phase:
 class Run:
     """A pipeline that is fed step by step."""
 
-    def __init__(self, folder: Path, interval_s: float) -> None:
+    def __init__(self, folder: Path, interval_s: float, *, yields: bool) -> None:
         self.plan = compile_plan(load_text(PROJECT).resolved)
         self.pipeline = Pipeline.fresh(self.plan)
-        self.snapshots = Snapshots(folder)
+        self._step = threading.Lock()
+        self.snapshots = Snapshots(folder, self._step, yields)
         self._interval_s, self._offset = interval_s, 0
         self._random = np.random.default_rng(5)
         self._values = pa.array(self._random.random(1 << 16))
@@ -123,14 +158,19 @@ class Run:
     def feed(self, keys: Int64s, phase: Phase, *, freezes: bool) -> None:
         batch = batch_of(self.plan, keys, self._offset, self._values)
         self._offset += len(keys)
-        begin, processor = time.perf_counter(), time.thread_time()
-        self.pipeline.feed(batch)
-        if freezes:
-            frozen = self.pipeline.freeze()
-            phase.freeze_s = max(phase.freeze_s, time.perf_counter() - begin)
-            self.snapshots.begin(frozen)
-        phase.pause_s = max(phase.pause_s, time.perf_counter() - begin)
-        phase.processor_s = max(phase.processor_s, time.thread_time() - processor)
+        begin, processor, queued = time.perf_counter(), time.thread_time(), queued_s()
+        with self._step:
+            self.pipeline.feed(batch)
+            if freezes:
+                frozen = self.pipeline.freeze()
+                phase.freeze_s = max(phase.freeze_s, time.perf_counter() - begin)
+                self.snapshots.begin(frozen)
+        took_s = time.perf_counter() - begin
+        phase.took_s.append(took_s)
+        phase.pause_s = max(phase.pause_s, took_s)
+        processor_s = time.thread_time() - processor
+        phase.processor_s = max(phase.processor_s, processor_s)
+        phase.blocked_s = max(phase.blocked_s, took_s - processor_s - (queued_s() - queued))
         phase.steps += 1
         phase.resident = max(phase.resident, self._process.memory_info().rss)
 
@@ -162,10 +202,15 @@ class Run:
 
 
 def told(name: str, phase: Phase, shares: list[float]) -> str:
+    p99_s = float(np.quantile(phase.took_s, 0.99))
     written = " ".join(f"{share:.3f}" for share in shares)
+    longest = (
+        f"longest {phase.pause_s * 1e3:.1f} ms, p99 {p99_s * 1e3:.1f} ms, of processor time {phase.processor_s * 1e3:.1f} ms, "
+    )
+    longest += f"blocked {phase.blocked_s * 1e3:.1f} ms"
     return (
-        f"{name:8} {phase.steps} steps, longest {phase.pause_s * 1e3:.1f} ms, of processor time {phase.processor_s * 1e3:.1f} ms, "
-        f"with a freeze {phase.freeze_s * 1e3:.1f} ms, {phase.late} late, {phase.resident / 1e6:.0f} MB, written {written}"
+        f"{name:8} {phase.steps} steps, {longest}, with a freeze {phase.freeze_s * 1e3:.1f} ms, {phase.late} late, "
+        f"{phase.resident / 1e6:.0f} MB, written {written}"
     )
 
 
@@ -175,13 +220,20 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=50_000, help="updates a second")
     parser.add_argument("--seconds", type=float, default=60.0, help="of each kind of updates")
     parser.add_argument("--interval", type=float, default=5.0, help="seconds between snapshots")
+    parser.add_argument("--busy", type=int, default=0, help="processes that compute next to it")
+    parser.add_argument("--no-yield", action="store_true", help="the writer of snapshots does not wait for steps")
     options = parser.parse_args()
+    with busy_processes(options.busy):
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
     step = max(1, round(options.rate * STEP_S))
     folder = Path(tempfile.mkdtemp(prefix="hotspare-pause-"))
     try:
-        run = Run(folder / "warm", 0.0)
+        run = Run(folder / "warm", 0.0, yields=not options.no_yield)
         run.phase(run.filling(100_000, step), is_paced=False)
-        run = Run(folder / "store", options.interval)
+        run = Run(folder / "store", options.interval, yields=not options.no_yield)
         shorten_switch_interval()
         freeze_existing_objects()
         base = psutil.Process().memory_info().rss

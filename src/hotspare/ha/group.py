@@ -41,6 +41,9 @@ from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.rows.batch import NextInput
 from hotspare.rows.chunk import EXTRA_ROWS_MAX
 
+_YIELD_S = 0.05
+"""The longest time for which the writer of a snapshot waits for a step before it encodes the next page."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupDefinition:
@@ -183,7 +186,13 @@ class GroupEngine:
                 pass
 
     def _serialised_steps(self) -> Iterator[do.HaAction]:
-        return ha_loop.perform_due(self._started(), replace(self._ports, unlocked=self._unlocked))
+        ports = replace(self._ports, unlocked=self._unlocked, yield_to_steps=self._yield_to_steps)
+        return ha_loop.perform_due(self._started(), ports)
+
+    def _yield_to_steps(self) -> None:
+        """Waits while another thread computes a batch or performs actions, at most `_YIELD_S` (`Ports.yield_to_steps`)."""
+        if self._lock.acquire(timeout=_YIELD_S):
+            self._lock.release()
 
     @contextmanager
     def _unlocked(self) -> Iterator[None]:

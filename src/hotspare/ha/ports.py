@@ -48,6 +48,10 @@ def _no_store(url: str) -> Store:
     raise StoreError(f"store {url} cannot be opened here")
 
 
+def _yield_to_nothing() -> None:
+    """Does nothing, for hosts on which background work delays no step."""
+
+
 def _ignore_read_interval(_: int) -> None:
     """Does nothing, for hosts that do not read the bus at intervals."""
 
@@ -87,6 +91,8 @@ class Ports:
     restrict_reading      sets the only partitions (index of the topic, number) to read from now on, empty for all; must not block
     unlocked              a context in which a promotion's call runs while batches are computed and held. The call may use only what
                           it needs
+    yield_to_steps        waits for a moment while a batch is computed. Background work calls it between two pieces of its work, so
+                          that a step need not take turns with it at the interpreter
     open_store            opens another store than the group's, to persist a snapshot there; the caller closes it
     connectors            returns the facts of each connector of this engine, by `query/window/connector`, for users
     """
@@ -110,5 +116,6 @@ class Ports:
     set_read_interval_ms: Callable[[int], None] = _ignore_read_interval
     restrict_reading: Callable[[frozenset[tuple[int, int]]], None] = _ignore_read_limit
     unlocked: Callable[[], AbstractContextManager[None]] = nullcontext
+    yield_to_steps: Callable[[], None] = _yield_to_nothing
     open_store: Callable[[str], Store] = _no_store
     connectors: Callable[[], Mapping[str, ConnectorFacts]] = _no_connectors

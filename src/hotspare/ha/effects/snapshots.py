@@ -24,6 +24,7 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import persisting
 from hotspare.ha.rules import snapshots as rules
 from hotspare.ha.rules.facts import PersistOutcome, PersistRequest
+from hotspare.rows.batch import NextInput
 from hotspare.stores.contract import Content, SnapshotInfo, Store
 from hotspare.stores.writing import NewContent
 
@@ -73,7 +74,7 @@ def _write(state: GroupState, ports: Ports, candidate: Candidate, brings: Mappin
             check_store_unchanged(store, store_id)
         header, contents = with_header_keys(frozen.header, brings), frozen.contents()
         contents = _without_store_keys(contents) if is_full else contents
-        return store.write_candidate(group, candidate.name, engine, candidate.order, header, _reporting_progress(contents, hear))
+        return store.write_candidate(group, candidate.name, engine, candidate.order, header, reporting_progress(contents, hear))
 
     _start_store_job(state, ports, StoreJobKind.WRITE, candidate, write)
 
@@ -133,7 +134,7 @@ class _ReportingContent:
         return self.content.encode()
 
 
-def _reporting_progress(
+def reporting_progress(
     contents: Iterable[tuple[str, bytes | Content]], hear: Callable[[], None]
 ) -> Iterator[tuple[str, bytes | Content]]:
     """Yields the contents and calls `hear` for each page: writing a large state takes longer than a call to the store may take
@@ -263,6 +264,8 @@ def _start_store_job(
 
     def on_progress() -> None:
         job.last_progress_ms = ports.clock_ms()
+        if state.intake.next_input is NextInput.AWAITED:  # behind a backlog, a step follows each step, and no event is urgent
+            ports.yield_to_steps()
 
     def run() -> None:
         failure, size = "it ended without a result", 0
