@@ -215,7 +215,7 @@ page has codes of its own."""
 @dataclass(frozen=True, slots=True)
 class FrozenKeyFilter:
     """A piece of a key filter of a snapshot. It covers the row pages `numbers`, which begin at index `first` of the layout;
-    `full_pages` of the pages that the filter covers were full. `alive` bool[pages, slots]: which slots hold a row.
+    `full_pages` of the pages that the filter covers were full.
 
     `number`: the number of the filter; `snapshot`: that of the snapshot. `read` returns the rows of a page.
     """

@@ -108,8 +108,8 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Rows in the order of pages and slots. `lanes`, `valid`: the values, [rows, width]; `order`: arrival numbers; `time`: the times
-    from which retention counts, empty if retention is not by time.
+    """Rows in the order of pages and slots. `lanes`, `valid`: the values, [rows, width]; `order`: arrival numbers; `time`: the
+    times from which retention counts, empty if retention is not by time.
     """
 
     lanes: Int64s
