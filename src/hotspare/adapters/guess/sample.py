@@ -15,7 +15,6 @@ from enum import Enum
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hotspare.adapters.files.canonical import RowForm
 from hotspare.adapters.files.file_rows import FileRows
@@ -88,7 +87,7 @@ def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None,
         raise UsageError(f"file {path} has no rows", hint="give a CSV file with a line of titles and some rows")
     first = [grammar(chosen.encode()).value(column) for column in grammar(chosen.encode()).columns(found.texts[0].as_py())]
     body = found.slice_rows(1, len(found))
-    if header_rows == 0 or (header_rows is None and not _are_titles(path, first, body, chosen)):
+    if header_rows == 0 or (header_rows is None and not _are_titles(first, body, chosen)):
         extent = Extent.WHOLE if is_read and len(found) <= rows_max else Extent.BEGINNING
         return replace(_sample(path, chosen, None, found.slice_rows(0, rows_max), len(first)), extent=extent)
     if not len(body):
@@ -139,7 +138,7 @@ def _delimiter(path: Path) -> str:
     return best
 
 
-def _are_titles(path: Path, first: Sequence[bytes | None], body: FileRows, delimiter: str) -> bool:
+def _are_titles(first: Sequence[bytes | None], body: FileRows, delimiter: str) -> bool:
     """Whether the first row looks like titles: distinct names, none of which occurs as a value in its own column. Looks at the
     first _DELIMITER_SAMPLE_ROWS rows of `body`."""
     texts = [(text or b"").decode(errors="replace") for text in first]
@@ -147,8 +146,10 @@ def _are_titles(path: Path, first: Sequence[bytes | None], body: FileRows, delim
         return False
     if not len(body):
         return True
-    below = _sample(path, delimiter, None, body.slice_rows(0, _DELIMITER_SAMPLE_ROWS), len(first))
-    return not any(pc.index(column, text).as_py() >= 0 for text, column in zip(texts, below.columns, strict=True))
+    form = grammar(delimiter.encode())  # for so few rows, this is quicker than to load the compiler of kernels
+    below = [form.columns(row) for row in body.slice_rows(0, _DELIMITER_SAMPLE_ROWS).texts.to_pylist()]
+    even = [[form.value(column) for column in columns] for columns in below if len(columns) == len(first)]
+    return not any(text.encode() in column for text, column in zip(texts, zip(*even, strict=True), strict=False))
 
 
 def _sample(path: Path, delimiter: str, titles: tuple[str, ...] | None, rows: FileRows, columns: int) -> CsvSample:

@@ -169,16 +169,16 @@ def _plan(schema: Schema, options: CsvOptions) -> _Plan:
     columns: list[int | None] = [None] * len(schema)
     for place in options._present(schema):
         columns[place] = len(kinds)
-        kinds.append(field_kind(schema.fields[place].type, has_format=bool(options.dateformat)))
+        kinds.append(field_kind(schema.fields[place].type, options._dates))
     return _Plan(schema, options, layout, np.array(kinds, np.uint8), tuple(columns))
 
 
 _KINDS = {FieldType.INT32: loops.NARROW, FieldType.INT64: loops.WHOLE, FieldType.DOUBLE: loops.DOUBLES}
 
 
-def field_kind(type_: FieldType, *, has_format: bool = False) -> int:
-    """Returns the kind of the column of a field (`formats.loops`). `has_format`: whether dates and stamps are in a format."""
-    if type_ in TIME_TYPES and not has_format:
+def field_kind(type_: FieldType, dates: DateFormat | None = None) -> int:
+    """Returns the kind of the column of a field (`formats.loops`). `dates`: the format of dates and stamps."""
+    if type_ in TIME_TYPES and dates is None:
         return loops.WHOLE
     return _KINDS.get(type_, loops.TEXTS)
 
