@@ -13,11 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.base.errors import UsageError
-from hotspare.formats.csv.decode import decode_rows
+from hotspare.formats.csv.grammar import grammar
+from hotspare.formats.csv.rows import RowPrefix
 from hotspare.formats.json.decode import decode_json
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.rows.batch import ARROW_TYPE, MessageFormat
 from hotspare.rows.times import DateFormat
+from hotspare.rows.values import parse
 
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*", re.ASCII)
 _DIGITS_MAX = 40
@@ -115,12 +117,10 @@ class StampUnitCheck:
         """Checks rows, until some row has a stamp. `format_` is that of the rows; only CSV and JSON are checked."""
         if self._is_done or self._schema is None:
             return
-        decode = {MessageFormat.CSV: decode_rows, MessageFormat.JSON: decode_json}.get(format_)
-        parts = [] if decode is None else decode(pa.array(rows[: self.ROWS], pa.binary()), self._schema)[0]
         for place, field in enumerate(self._schema.fields):
             if field.type is not FieldType.STAMP:
                 continue
-            columns = [part.columns[place].cast(pa.int64()) for part in parts]
+            columns = [column.cast(pa.int64()) for column in _stamps(rows[: self.ROWS], format_, self._schema, place)]
             newest = max((value for column in columns if (value := pc.max(column).as_py()) is not None), default=None)
             self._is_done |= newest is not None
             if newest is not None and newest < _EARLY_US:
@@ -129,3 +129,15 @@ class StampUnitCheck:
                     "since 1970: if they are seconds or milliseconds, set --stamp-unit, or stampformat of the connector"
                 )
                 return
+
+
+def _stamps(rows: Sequence[bytes], format_: MessageFormat, schema: Schema, place: int) -> list[pa.Array]:
+    """Returns the valid stamps of field `place`. Few rows of CSV are read by the grammar, without the compiler of kernels."""
+    if format_ is MessageFormat.JSON:
+        return [part.columns[place] for part in decode_json(pa.array(rows, pa.binary()), schema)[0]]
+    if format_ is not MessageFormat.CSV:
+        return []
+    before = len(RowPrefix.EVENT.value)
+    columns = [found for row in rows if len(found := grammar().columns(row)) == before + len(schema)]
+    texts = [(grammar().value(found[before + place]) or b"").decode(errors="replace") or None for found in columns]
+    return [parse(pa.array(texts, pa.string()), FieldType.STAMP)[0]]
