@@ -52,17 +52,17 @@ def csv_text(messages: Messages) -> loops.Text:
 
 def found(
     values: list[bytes | None], limit: int, purpose: int, run: Callable[..., Any] = loops.split_rows
-) -> tuple[loops.Rows, Fields, np.ndarray]:
+) -> tuple[loops.FoundRows, Fields, np.ndarray]:
     """Returns the rows, the fields of the good ones, and the state."""
     messages = Messages.from_values(pa.array(values, pa.binary()))
     size, columns = messages.size + len(values) + COLUMNS, COLUMNS if purpose == loops.DECODING else 0
-    rows = loops.Rows(np.zeros(size, np.int64), *np.zeros((4, size), np.int32))
+    rows = loops.FoundRows(np.zeros(size, np.int64), *np.zeros((4, size), np.int32))
     fields = Fields(*np.zeros((2, size), np.int32), np.zeros(size, np.uint8))
     state = np.zeros(loops.STATE_WIDTH, np.int64)
     count = run(csv_text(messages), columns, limit, purpose, rows, fields, state)
     used = int(state[loops.GOOD]) * columns
     kept = Fields(fields.begin[:used], fields.size[:used], fields.spill[: state[loops.SPILLED]])
-    return loops.Rows(*(column[:count] for column in rows)), kept, state
+    return loops.FoundRows(*(column[:count] for column in rows)), kept, state
 
 
 @examples(8)
@@ -131,7 +131,10 @@ def test_no_byte_is_read_many_times(text: bytes, limit: int) -> None:
         for data in (text * count, b'"' + text * count):
             messages = Messages.from_values(pa.array([data], pa.binary()))
             counted = csv_text(messages)._replace(data=messages.data.view(Counted))
-            rows, fields = loops.Rows(*np.zeros((5, len(data)), np.int64)), Fields(*np.zeros((3, len(data) + COLUMNS), np.int64))
+            rows, fields = (
+                loops.FoundRows(*np.zeros((5, len(data)), np.int64)),
+                Fields(*np.zeros((3, len(data) + COLUMNS), np.int64)),
+            )
             Counted.reads = 0
             plain(loops.split_rows)(counted, COLUMNS, limit, loops.DECODING, rows, fields, np.zeros(loops.STATE_WIDTH, np.int64))
             costs.append(Counted.reads)

@@ -41,12 +41,12 @@ def split_rows() -> Iterator[Args]:
         for columns, limit, purpose in ((5, 1 << 20, csv.DECODING), (2, 4, csv.DECODING), (0, 9, csv.CUTTING)):
             messages = Messages.from_values(pa.array(texts, pa.binary()))
             text = csv.Text(messages.data, messages.bounds, byte_kinds(","))
-            rows, fields = csv.Rows(np.zeros(99, np.int64), *np.zeros((4, 99), np.int32)), np.zeros((2, 999), np.int32)
+            rows, fields = csv.FoundRows(np.zeros(99, np.int64), *np.zeros((4, 99), np.int32)), np.zeros((2, 999), np.int32)
             filled = loops.Fields(*fields, np.zeros(999, np.uint8))
             yield text, columns, limit, purpose, rows, filled, np.zeros(csv.STATE_WIDTH, np.int64)
 
 
-def _values(texts: Sequence[bytes | None], columns: int) -> tuple[loops.Values, int]:
+def _values(texts: Sequence[bytes | None], columns: int) -> tuple[loops.FieldTexts, int]:
     rows, _ = split(Messages.from_values(pa.array(texts, pa.binary())), TextLayout(columns))
     return rows.values, len(rows)
 

@@ -31,7 +31,7 @@ class FieldColumns:
     """
 
     def __init__(
-        self, values: loops.Values, rows: int, kinds: UInt8s, text_bytes: int, words: npt.NDArray[np.uint64] = _NO_WORDS
+        self, values: loops.FieldTexts, rows: int, kinds: UInt8s, text_bytes: int, words: npt.NDArray[np.uint64] = _NO_WORDS
     ) -> None:
         columns = len(kinds)
         memory, validity = np.empty(rows * columns, np.int64), np.full(columns * ((rows + 7) // 8), 0xFF, np.uint8)

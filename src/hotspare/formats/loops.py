@@ -33,7 +33,7 @@ class Fields(NamedTuple):
     spill: UInt8s
 
 
-class Values(NamedTuple):
+class FieldTexts(NamedTuple):
     """The values of all fields of good rows, row by row, as in `Fields`; all read-only."""
 
     data: UInt8s
@@ -95,7 +95,7 @@ def is_utf8(data: UInt8s, begin: Whole, end: Whole) -> bool:
 
 
 @kernel
-def copy_value(values: Values, number: Whole, target: UInt8s, at: Whole) -> Whole:
+def copy_value(values: FieldTexts, number: Whole, target: UInt8s, at: Whole) -> Whole:
     """Copies the bytes of field `number`. Returns their end in `target`."""
     begin, size = np.int64(values.begin[number]), np.int64(values.size[number])
     if size <= 0:
@@ -140,7 +140,7 @@ def clear_bit(bits: UInt8s, first: Whole, number: Whole) -> None:
 
 
 @kernel
-def write_texts(values: Values, column: Whole, columns: Whole, rows: Whole, cells: Cells, begin: Whole) -> Whole:
+def write_texts(values: FieldTexts, column: Whole, columns: Whole, rows: Whole, cells: Cells, begin: Whole) -> Whole:
     """Writes a column of texts, whose bytes are in `texts` from `begin` on. Returns their end."""
     first, bits, end, nulls = 2 * rows * column, column * ((rows + 7) >> 3), begin, 0
     cells.narrow[first] = 0
@@ -156,7 +156,7 @@ def write_texts(values: Values, column: Whole, columns: Whole, rows: Whole, cell
 
 
 @kernel
-def write_numbers(values: Values, column: Whole, columns: Whole, kind: Whole, rows: Whole, cells: Cells, odd: Whole) -> Whole:
+def write_numbers(values: FieldTexts, column: Whole, columns: Whole, kind: Whole, rows: Whole, cells: Cells, odd: Whole) -> Whole:
     """Writes a column of numbers. Returns the end of its entries in `cells.odd`, which begin at `odd`."""
     first, bits, nulls = rows * column, column * ((rows + 7) >> 3), 0
     for row in range(rows):
@@ -189,7 +189,7 @@ def write_numbers(values: Values, column: Whole, columns: Whole, kind: Whole, ro
 
 @kernel
 def write_words(
-    values: Values, column: Whole, columns: Whole, kind: Whole, words: UInt64s, rows: Whole, cells: Cells, odd: Whole
+    values: FieldTexts, column: Whole, columns: Whole, kind: Whole, words: UInt64s, rows: Whole, cells: Cells, odd: Whole
 ) -> Whole:
     """Writes a column of words. Returns the end of its entries in `cells.odd`, which begin at `odd`. Null is odd unless it
     has a number."""
@@ -210,7 +210,7 @@ def write_words(
 
 
 @kernel
-def read_cells(values: Values, kinds: UInt8s, words: UInt64s, rows: Whole, cells: Cells) -> None:
+def read_cells(values: FieldTexts, kinds: UInt8s, words: UInt64s, rows: Whole, cells: Cells) -> None:
     """Writes the cells of `rows` good rows, whose columns are of these kinds. `words`: keys (`word_key`) and values in turn."""
     columns = len(kinds)
     odd: Whole = 0
@@ -228,7 +228,7 @@ def read_cells(values: Values, kinds: UInt8s, words: UInt64s, rows: Whole, cells
 
 
 @kernel
-def gather_values(values: Values, numbers: Int64s, offsets: Int32s, target: UInt8s) -> None:
+def gather_values(values: FieldTexts, numbers: Int64s, offsets: Int32s, target: UInt8s) -> None:
     """Copies the bytes of the fields `numbers` to `target`, one after the other, and writes their offsets."""
     offsets[0] = 0
     for i in range(len(numbers)):

@@ -41,7 +41,7 @@ class Text(NamedTuple):
     kinds: UInt8s
 
 
-class Rows(NamedTuple):
+class FoundRows(NamedTuple):
     """Rows: for each its message, its number there, the bounds of its text, and the number of its columns, or a verdict."""
 
     message: Int64s
@@ -229,7 +229,7 @@ def after_mark(data: UInt8s, begin: Whole, stop: Whole) -> Whole:
 
 
 @kernel
-def split_rows(text: Text, columns: Whole, limit: Whole, purpose: Whole, rows: Rows, fields: Fields, state: Int64s) -> Whole:
+def split_rows(text: Text, columns: Whole, limit: Whole, purpose: Whole, rows: FoundRows, fields: Fields, state: Int64s) -> Whole:
     """Writes the rows of all messages. Returns their number. `limit`: `grammar.ROW_BYTES_MAX`; `state`: zeros.
 
     For DECODING, writes the fields of the good rows, those of `columns` columns, one row after the other. For CUTTING, `columns` is

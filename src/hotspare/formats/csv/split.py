@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from hotspare.formats.csv import grammar, loops
 from hotspare.formats.csv.lines import joined, strings_of
 from hotspare.formats.fields import FieldColumns, fixed
-from hotspare.formats.loops import TEXTS, Fields, Values
+from hotspare.formats.loops import TEXTS, Fields, FieldTexts
 from hotspare.rows.bad_reasons import RowReason
 from hotspare.rows.chunk import Bools, Int32s, Int64s, UInt8s
 from hotspare.rows.elementwise import Rows
@@ -90,7 +90,7 @@ class SplitRows:
     index: Int32s
     begin: Int32s
     end: Int32s
-    values: Values
+    values: FieldTexts
     columns: int
 
     def __len__(self) -> int:
@@ -121,29 +121,29 @@ def split(messages: Messages, layout: TextLayout) -> tuple[SplitRows, BadRows]:
     rows, state = _found(messages, layout, loops.DECODING, fields)
     good, bad = int(state[loops.GOOD]), NO_BAD_ROWS
     used, spilled = good * columns, int(state[loops.SPILLED])
-    values = Values(messages.data, fixed(fields.spill[:spilled]), fixed(fields.begin[:used]), fixed(fields.size[:used]))
+    values = FieldTexts(messages.data, fixed(fields.spill[:spilled]), fixed(fields.begin[:used]), fixed(fields.size[:used]))
     if good < len(rows.message):
         bad = _bad_rows(messages, rows, layout)
         rows = _between(rows, rows.columns == columns)
     return SplitRows(rows.message, rows.number, rows.begin, rows.end, values, columns), bad
 
 
-def _found(messages: Messages, layout: TextLayout, purpose: int, fields: Fields) -> tuple[loops.Rows, Int64s]:
+def _found(messages: Messages, layout: TextLayout, purpose: int, fields: Fields) -> tuple[loops.FoundRows, Int64s]:
     """Returns all rows of the messages (`loops.split_rows`) and the state."""
     count, state = messages.size + len(messages), np.zeros(loops.STATE_WIDTH, np.int64)
     numbers = [np.empty(count, np.int32) for _ in range(4)]
-    rows = loops.Rows(np.empty(count, np.int64), *numbers)
+    rows = loops.FoundRows(np.empty(count, np.int64), *numbers)
     text = loops.Text(messages.data, messages.bounds, byte_kinds(layout.delimiter))
     found = loops.split_rows(text, layout.columns, grammar.ROW_BYTES_MAX, purpose, rows, fields, state)
     rows = _between(rows, slice(0, int(found)))
     return rows._replace(message=rows.message + messages.first) if messages.first else rows, state
 
 
-def _between(rows: loops.Rows, which: slice | Bools) -> loops.Rows:
-    return loops.Rows(rows.message[which], rows.number[which], rows.begin[which], rows.end[which], rows.columns[which])
+def _between(rows: loops.FoundRows, which: slice | Bools) -> loops.FoundRows:
+    return loops.FoundRows(rows.message[which], rows.number[which], rows.begin[which], rows.end[which], rows.columns[which])
 
 
-def _bad_rows(messages: Messages, rows: loops.Rows, layout: TextLayout) -> BadRows:
+def _bad_rows(messages: Messages, rows: loops.FoundRows, layout: TextLayout) -> BadRows:
     def refused(at: Rows, why: RowReason, sentence: pa.Array, texts: pa.Array) -> BadRows:
         reasons = pa.repeat(str(why), len(at))
         return BadRows(rows.message[at], rows.number[at].astype(np.int64), reasons, sentence, clipped(texts))
@@ -165,7 +165,7 @@ def _count_sentences(found: Int32s, layout: TextLayout) -> pa.Array:
     return pc.binary_join_element_wise("the row has ", pa.array(found).cast(pa.string()), what, "")
 
 
-def _unreadable(messages: Messages, rows: loops.Rows, at: Rows) -> pa.Array:
+def _unreadable(messages: Messages, rows: loops.FoundRows, at: Rows) -> pa.Array:
     """Returns the texts of the rows with indexes `at`, which are not UTF-8, with a replacement character for each invalid byte
     sequence."""
     begin = rows.begin[at].astype(np.int64)
@@ -179,7 +179,7 @@ def _unreadable(messages: Messages, rows: loops.Rows, at: Rows) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class CutRows:
-    """All rows of texts, including blank ones: for each its index in its text, its begin with a byte order mark and its end before
+    """The rows of texts, including blank ones: for each its index in its text, its begin with a byte order mark and its end before
     carriage returns, both places in `data`, and whether a quote in it is not closed so far. The line feed of a row is before the
     begin of the next one; the last row of a text has none."""
 
