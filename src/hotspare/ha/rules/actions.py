@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from hotspare.ha.rules.roles import Reason
 
@@ -238,8 +238,7 @@ class Leave(HaAction):
         return f"stops: {self.detail or self.reason.value}"
 
 
-@dataclass(frozen=True, slots=True)
-class Duty:
+class Duty(NamedTuple):
     """An action, and the time at which it falls due."""
 
     due_ms: int
