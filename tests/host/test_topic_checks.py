@@ -141,7 +141,7 @@ def test_one_row_without_values_has_to_fit(format_: MessageFormat) -> None:
     bus.message_bytes["out"] = 150
     with pytest.raises(UsageError, match="accepts fewer bytes than one row") as refused:
         check_message_sizes(bus.client(), [(output, WIDE)])
-    assert "topic out accepts 150 bytes, one row of stream q/w needs" in refused.value.detail
+    assert "topic out accepts 150 bytes; one row of stream q/w needs" in refused.value.detail
     assert "max.message.bytes" in refused.value.hint
 
 
