@@ -205,27 +205,29 @@ class SpanServer:
             channel.send(self._plan(int(message["number"])))
         elif kind is Kind.READ:
             self._begin(channel, SpanTask(int(message["number"]), int(message["reader"]), int(message["attempt"])))
-        elif (reading := self._reading_of(channel)) is None:
-            channel.close()
-        elif kind is Kind.BATCH:
-            self._take(reading, message)
-        elif kind is Kind.OVER:
-            self._finish(reading, message)
-        elif kind is Kind.ERROR:
-            self._fail(error_from_json(message))
+        else:
+            with self._lock:
+                reading = self._reading_of(channel)
+            if reading is None:
+                channel.close()
+            elif kind is Kind.BATCH:
+                self._take(reading, message)
+            elif kind is Kind.OVER:
+                self._finish(reading, message)
+            elif kind is Kind.ERROR:
+                self._fail(error_from_json(message))
 
     def _on_closed(self, channel: Channel) -> None:
         """Records that a reader has lost its task, unless the task has ended in good order."""
-        reading = self._reading_of(channel)
-        if reading is not None:
-            with self._lock:
+        with self._lock:
+            if (reading := self._reading_of(channel)) is not None:
                 del self._readings[reading.task.reader]
                 self._missing_s[reading.task.reader] = time.monotonic()
 
     def _reading_of(self, channel: Channel) -> _Reading | None:
-        """Returns the current attempt that uses `channel`; None for an attempt that a later one has replaced."""
-        with self._lock:
-            return next((each for each in self._readings.values() if each.channel is channel), None)
+        """Returns the current attempt that uses `channel`; None for an attempt that a later one has replaced. The caller holds
+        `_lock`."""
+        return next((each for each in self._readings.values() if each.channel is channel), None)
 
     def _plan(self, number: int) -> Message:
         """Plans micro-batch `number`: all tasks of the one before have ended."""
