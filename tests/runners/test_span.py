@@ -156,9 +156,13 @@ class Query:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def join(self) -> None:
+        """Waits until the driver answers no more."""
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
+
+    def __exit__(self, *_: object) -> None:
+        self.join()
 
 
 @pytest.mark.parametrize("slots", [1, 2, 9])
@@ -272,9 +276,9 @@ def test_a_driver_that_refuses_gets_nothing_more(bus: Bus) -> None:
         refused.set()
         return False
 
-    with served(taken, 3, on_batch=take) as server, Query(bus, server):
+    with served(taken, 3, on_batch=take) as server, Query(bus, server) as query:
         assert refused.wait(TIMEOUT_S)
-        server.close(TIMEOUT_S)
+        query.join()
     assert taken.sizes == []
 
 

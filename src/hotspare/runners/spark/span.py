@@ -295,11 +295,11 @@ class SpanServer:
             if not is_current or self._closed.is_set():
                 reading.channel.close()
                 return
-            if not self._on_batch(batches):
-                self.stop_reading()
-                return
-            with self._lock:
-                self._positions.update(positions_from_json(message["next"]))
+            if self._on_batch(batches):
+                with self._lock:
+                    self._positions.update(positions_from_json(message["next"]))
+            else:
+                self.stop_reading()  # the task gets an end below
         if not is_requested:
             if not more_waits:
                 self._source.pace.wait(read_s, self._closed.is_set)
