@@ -32,7 +32,8 @@ def command(
     coordination: CoordinationOption = "",
     timeout_s: Annotated[float, typer.Option(help="Wait at most this many seconds until the engines have read the change.")] = 5.0,
 ) -> None:
-    """Show which quality each engine acts by; with STREAM and QUALITY, change it. No engine restarts.
+    """Show the requested quality of each stream, and each engine that does not act by it yet; with STREAM and QUALITY, change it.
+    No engine restarts.
 
     If the project is in shards, all of them are changed and reported together; PREFIX.PROJECT/SHARD is one of them.
     """

@@ -137,7 +137,7 @@ class Coordination(Protocol):
 
     def set_fact_once(self, group: str, name: str, value: bytes) -> bytes:
         """Compare-and-set: stores `value` if the fact does not exist. Returns the stored value, which may be another engine's.
-        Raises UsageError for a value that is too long."""
+        Raises UsageError for an empty name, or for a value of more than FACT_BYTES_MAX bytes."""
 
     def fact_names(self, group: str) -> Sequence[str]:
         """Best effort: returns the names of the group's facts, in any order."""

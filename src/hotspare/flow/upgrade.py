@@ -1,9 +1,12 @@
 """Compares a changed project with the one whose state it continues, window by window and stream by stream. Pure.
 
-A window whose lineage is unchanged (`Lineages`) keeps its state. Any other window's state is recomputed from the topics if they
-still hold all input; else the window begins empty or with upstream rows. A stream with an unchanged lineage continues with the same
-outputs as without the upgrade, and is compared by digest. In a changed stream, outputs of the new project begin after the newest
-committed output.
+A window whose lineage is unchanged (`Lineages`) keeps its state, unless another version of `SEMANTICS` computed it. Any other
+window's state is recomputed from the topics if they still hold all input; else the window begins empty or with upstream rows.
+Nothing is recomputed with --empty, after a snapshot that an upgrade converted, without recorded begin offsets, or if a source has
+fields that the messages on its topic lack.
+
+A stream with an unchanged lineage continues with the same outputs as without the upgrade, and is compared by digest, unless the
+version of `SEMANTICS` differs. In a changed stream, outputs of the new project begin after the newest committed output.
 """
 
 from __future__ import annotations

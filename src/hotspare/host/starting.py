@@ -35,8 +35,12 @@ class StartPhase(Enum):
 def shown_start(
     coordination: Coordination, groups: Sequence[tuple[str, Member]], phase: StartPhase, poll_s: float = POLL_S
 ) -> Iterator[None]:
-    """Writes `phase` to the member records in `groups` (group name, record) while the block runs. A block that raises
-    leaves no record; after any other the record stays until the engine writes its own. Coordination errors are ignored."""
+    """Writes `phase` to the member records in `groups` (group name, record) while the block runs; in a group only until the
+    engine's own record replaces it, and never while another process that may be alive has a record under this name.
+
+    A block that raises removes the records, under the same condition. After any other block they stay until the engine writes its
+    own. Coordination errors are ignored.
+    """
     end = threading.Event()
     shown = [(group, replace(member, detail={**member.detail, STARTING: phase.value})) for group, member in groups]
 

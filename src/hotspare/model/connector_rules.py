@@ -62,7 +62,8 @@ def _meant(name: str) -> MistakeKind:
 
 
 def check_connectors(window: Window, may: Collection[ConnectorDirection], found: Mistakes) -> None:
-    """Checks the connectors of a window. `may`: the directions that its type allows."""
+    """Adds a mistake to `found` for each invalid connector of a window: too many, a name that is repeated or invalid, a publisher
+    into a window that is not a source, a wrong property. `may`: the directions that the window's type allows."""
     if len(window.connectors) > CONNECTORS_MAX:
         found.add(
             window.place,

@@ -180,9 +180,8 @@ def _carried(wanted: UpgradePlan, places: GroupServices) -> _Carried:
 
 
 def _carry(wanted: UpgradePlan, version: ProjectVersion, places: GroupServices, carried: _Carried | None) -> None:
-    """Stores the converted snapshot for engines of the new project, unless they have a restorable snapshot already. Converts it
-    first if `carried` is None.
-    """
+    """Stores the converted snapshot for engines of the new project; does nothing for StateSource.ORIGIN, or if they have a
+    restorable snapshot already. Converts the snapshot first if `carried` is None."""
     place = version.snapshot_group(wanted.group)
     if version.state_source is StateSource.ORIGIN or _newest(places.store, place) is not None:
         return

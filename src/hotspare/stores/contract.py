@@ -85,10 +85,11 @@ class Store(Protocol):
     def write_candidate(
         self, group: str, name: str, engine: str, order: int, header: bytes, pages: Iterable[tuple[str, bytes | Content]]
     ) -> SnapshotInfo:
-        """Atomic: writes a candidate; a crash leaves nothing that `list` shows. StoreError if it cannot be written.
+        """Atomic: writes a candidate; a crash leaves nothing that `list` shows. `order`: as in `SnapshotInfo`. `pages`: the name
+        and the content of each page. Raises StoreError if the candidate cannot be written.
 
         A page that is a `Content` is neither encoded nor written if the group has the content of its `store_key`. The same name
-        with the same content changes nothing. With another content it replaces a candidate, never a confirmed one (StoreError).
+        with the same content changes nothing. With different content it replaces a candidate, never a confirmed one (StoreError).
         """
 
     def confirm(self, group: str, name: str) -> None:

@@ -57,7 +57,8 @@ class MultiIndex(DerivedPart):
         return index_bytes(self._lists.by_condition) + 8 * k.LINKS_WIDTH * self.rows.pages.slots_used
 
     def resolve_chunk(self, chunk: Chunk, timeline: Timeline) -> Resolution:
-        """Applies a chunk to the rows and returns its effect. The lists stay unchanged: the caller applies the events to them."""
+        """Applies a chunk to the rows and returns its effect. The lists gain only the rows that this loads: the caller applies the
+        chunk's events to them."""
         resolution = self.rows.resolve_chunk(chunk, timeline)
         self._follow_pages()
         return resolution

@@ -439,8 +439,8 @@ def _received(home: WindowMemory, count: int, codes: Int64s, strings: Dictionary
 
 
 def _repeats_little(array: pa.Array) -> bool:
-    """Whether texts repeat so little that each is looked up directly, without a dictionary of the array; judged by its first
-    texts."""
+    """Whether each text is looked up directly, without a dictionary of the array: in an array of at most `_LOOKED_AT` texts, or if
+    more than half of the first `_LOOKED_AT` differ."""
     some = array.slice(0, _LOOKED_AT)
     return len(array) <= _LOOKED_AT or 2 * len(some.unique()) > len(some)
 

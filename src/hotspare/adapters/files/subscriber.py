@@ -144,11 +144,12 @@ def subscribe_file(
     report: SubscribeReport | None = None,
     partition: int | None = None,
 ) -> SubscribeProgress:
-    """Writes all partitions of the topic, or only one, until `stop`, or with Until.END to their present ends.
+    """Writes the topic's outputs to `path`: all partitions or only `partition`, until `stop`, or with Until.END to their present
+    ends. Returns the progress.
 
-    Waits for a topic that does not exist yet; with Until.END that is TopicMissing, and no file is created. UsageError if no
-    subscriber wrote the file, or it was begun in another form. FileInUse if another process writes it. PositionLost if the topic no
-    longer holds the next message.
+    Waits for a topic that does not exist yet; with Until.END it raises TopicMissing and creates no file. Raises UsageError if the
+    file exists and no subscriber wrote it, or it was begun in another form. Raises FileInUse if another process writes the file.
+    Raises PositionLost if the topic no longer holds the next message, or the file has another number of partitions than the topic.
     """
     subscription = _Subscription(bus, topic, partition, path, row_format, options, stop, report or SubscribeReport())
     with contextlib.suppress(StopRequested, TurnOver):

@@ -112,7 +112,8 @@ class KafkaBus:
         return self._looker.offsets(partition)[0]
 
     def end_offset(self, partition: Partition) -> int:
-        """Returns the offset after the last committed message and the marker that ends its transaction."""
+        """Returns the last stable offset: before the first open transaction, even if committed messages follow; without one, after
+        the last message and marker, even if its transaction was aborted."""
         self._topics.check(partition)
         return self._looker.offsets(partition)[1]
 

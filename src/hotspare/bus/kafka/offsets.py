@@ -34,8 +34,8 @@ _RETRY_PAUSE_S = 0.02
 
 
 class Isolation(Enum):
-    """The end that a consumer sees. COMMITTED: before the first open transaction (the last stable offset). UNCOMMITTED: after the
-    last message."""
+    """The end that a consumer sees. COMMITTED: before the first open transaction; without one, as UNCOMMITTED (the last stable
+    offset). UNCOMMITTED: after the last message or marker."""
 
     COMMITTED = "read_committed"
     UNCOMMITTED = "read_uncommitted"

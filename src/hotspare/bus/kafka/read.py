@@ -58,7 +58,8 @@ class FetchWait(Enum):
 
 
 Offsets = tuple[int, int]
-"""The oldest offset kept, and the offset after the last committed message."""
+"""The oldest offset kept, and the last stable offset: before the first open transaction, even if committed messages follow; without
+one, after the last message and marker, even if its transaction was aborted."""
 KeyedMessage = tuple[bytes, Message]
 """The key of a message, and the message. Only hotspare's own topics have keys."""
 
@@ -109,7 +110,7 @@ class KafkaReader:
         self._offsets = KafkaOffsets(settings, Isolation.COMMITTED)
 
     def offsets(self, partition: Partition) -> Offsets:
-        """Returns the oldest offset kept, and the offset after the last committed message (the last stable offset)."""
+        """Returns the oldest offset kept, and the last stable offset (`Offsets`)."""
         return self._offsets.first_and_end(partition)
 
     def read(self, partition: Partition, offset: int, messages_max: int, bytes_max: int, wait_ms: int) -> Sequence[Message]:

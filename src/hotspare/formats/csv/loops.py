@@ -130,7 +130,8 @@ def closing_quote(text: Text, row: Whole, begin: Whole, stop: Whole, limit: Whol
 
 @kernel
 def spill_value(text: Text, begin: Whole, end: Whole, is_quoted: Whole, fields: Fields, state: Int64s) -> Whole:
-    """Writes the value of a field to `spill`, without the bytes that are not part of it. Returns its begin there."""
+    """Appends a field's value to `fields.spill`, without escape characters and the first of two quotes. Returns the offset in
+    `fields.spill` at which the value begins."""
     data, first = text.data, np.int64(state[SPILLED])
     place, target = begin, first
     while place < end:

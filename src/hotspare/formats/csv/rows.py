@@ -177,7 +177,8 @@ class _RowWriting:
         self._bytes_max += self._count * VALUE_BYTES_MAX[kind]
 
     def written(self, style: CsvStyle, blank_before: int) -> _Written:
-        """Writes the rows. `blank_before`: the column before which a blank is written; -1 for none."""
+        """Returns the rows as CSV, each with a line feed, and the end of each row in these bytes. `blank_before`: the column (0 =
+        first) before whose value a blank is written; -1 for none."""
         valid = np.ones((len(self._kinds) if self._nulls else 0, self._count), np.bool_)
         for place, column in self._nulls.items():
             valid[place] = valid_mask(column)

@@ -145,9 +145,10 @@ def _lagging_due_ms(view: View, stream: StreamView) -> int:
 def is_progress_due(view: View, stream: StreamView, sequence: int) -> bool:
     """Whether a transaction that ends with output `sequence` includes progress of its stream (SPEC D9).
 
-    For a trimmed stream, progress is due after `progress_events` outputs or `progress_ms`; for any other stream, with every output.
-    The first outputs after a promotion may be repetitions, so their progress is written with them. Otherwise engines that lose the
-    role one after the other would publish the same outputs again and again.
+    For a trimmed stream, progress is due after `progress_events` outputs or `progress_ms`, or at once while a stop or switch-over
+    is requested if the topic has outputs without progress; for any other stream, with every output. The first outputs after a
+    promotion may be repetitions, so their progress is written with them. Otherwise engines that lose the role one after the other
+    would publish the same outputs again and again.
     """
     facts, quality = stream.facts, stream.quality
     unrecorded = sequence - facts.committed_sequence

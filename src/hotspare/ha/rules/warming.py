@@ -91,8 +91,8 @@ def output_to_adopt(known: StreamFacts) -> Progress | None:
 
 
 def is_silent(known: StreamFacts, stream: str, warming: Warming, leadership: Leadership, others: Iterable[OtherMember]) -> bool:
-    """Whether the active engine has computed no output of the stream between the committed one and the place where this engine's
-    outputs begin.
+    """Whether the active engine is known to have computed no output of the stream between the committed one and the place where
+    this engine's outputs begin. False also if that is unknown: no engine is active, or its record is missing or of another epoch.
 
     Both engines count input alike. So an engine with a greater sum of positions has processed all input before that place. At an
     equal sum it may be in the middle of a message, which counts from its first row on.

@@ -26,8 +26,11 @@ _SILENT_MS_MAX = 10_000
 
 
 class RoleSharing:
-    """Shares the roles of one application of the project with this name and hash; `after_ms` as in `sharing.is_poll_due`. Raises
-    UsageError if coordination cannot be used at all."""
+    """Requests active roles for one application from a background thread, until no application has two roles more than it.
+    `project`, `project_hash`: the project that it hosts; `after_ms` as in `sharing.is_poll_due`.
+
+    Raises UsageError for an invalid URL, CoordinationSuspended if no server answers.
+    """
 
     def __init__(self, options: EngineOptions, project: str, project_hash: str, after_ms: int, log: Log) -> None:
         self._project_hash = project_hash

@@ -71,7 +71,8 @@ def with_hosting(sharing: RoleSharingState, hosting: Hosting, now_ms: int) -> Ro
 
 
 def is_poll_due(sharing: RoleSharingState, now_ms: int, after_ms: int) -> bool:
-    """Whether the roles have to be polled now; `after_ms` is how long the application has to be complete, 0 for never."""
+    """Whether the roles have to be polled now; `after_ms` is how long the application has to be complete, 0 for never. An
+    application that became incomplete polls only until its request is over, and requests no further role."""
     if not after_ms or now_ms < sharing.next_poll_ms:
         return False
     is_due = sharing.complete_since_ms is not None and now_ms - sharing.complete_since_ms >= after_ms
@@ -81,8 +82,7 @@ def is_poll_due(sharing: RoleSharingState, now_ms: int, after_ms: int) -> bool:
 def after_roles_read(
     sharing: RoleSharingState, own: str, roles: Mapping[int, ShardRole], now_ms: int
 ) -> tuple[RoleSharingState, RequestRole | WithdrawRequest | None]:
-    """Returns the state and the action to take, given the current roles. `own` is the application's name. An
-    application that became incomplete requests no further role."""
+    """Returns the state and the action to take, given the current roles. `own` is the application's name."""
     asked = sharing.requested_shard
     if asked is not None and roles[asked].active == own:
         return replace(sharing, requested_shard=None, next_poll_ms=now_ms), None

@@ -1,7 +1,7 @@
 """Prepares this machine for Spark, ahead of time: `python -m hotspare.runners.spark.prepare`.
 
-The program fetches jars, and makes the archive of Spark's loaded classes: a session runs a small query and writes the archive when
-it ends.
+The program fetches one jar, and makes the archive of Spark's loaded classes: a session runs a small query and writes the archive
+when it ends.
 """
 
 from __future__ import annotations

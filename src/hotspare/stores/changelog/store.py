@@ -462,7 +462,8 @@ def _end_superseded(store: ChangelogStore, group: str) -> None:
 
 
 def _delete_snapshot_records(store: ChangelogStore, state: GroupRecords, gone: list[ChangelogRecord]) -> None:
-    """Deletes the records of the snapshots `gone`, and only then the records that invalidate them."""
+    """Deletes the records of the snapshots `gone`, and only then the confirmations, replacements and discards of snapshots without
+    a record."""
     writers = {shot.writer_id for shot in gone}
     store.append_records(*((shot.key, None) for shot in gone))
     there = {shot.writer_id for shot in state.records_of_kind("shot")} - writers

@@ -145,7 +145,8 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
     def carried_fields(
         self, window: AggregateWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
     ) -> CarriedFields:
-        """Returns the partition fields that are fields of the group's key: then all rows of a group are in one partition."""
+        """Returns the partition fields that are fields of the group's key: then all rows of a group are in one partition. Returns a
+        refusal if there is no such field."""
         fields = keys[0].intersection(_group_names(window.schema))
         if not fields:
             hint = "make the field by which rows are partitioned a key of the window"

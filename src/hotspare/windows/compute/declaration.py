@@ -99,9 +99,8 @@ edges: [given -> doubled]
             yield StateHorizon(HorizonMeasure.EVERYTHING, 0, "keeps variables")
 
     def carried_fields(self, window: ComputeWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns the partition fields that are key fields, and fields that only rename a partition field. A window that keeps
-        variables is refused.
-        """
+        """Returns the partition fields that are key fields, and fields that only rename a partition field. Returns a refusal if the
+        window keeps variables."""
         if sets_variables(window.initialization, window.outputs):
             return CarriedFields(refusal="it keeps variables from event to event of all partitions")
         renamed = {name for name, e in named_outputs(window.schema, window.outputs) if e.text.strip() in keys[0]}

@@ -230,9 +230,8 @@ edges: [given -> counted, given -> words]
     def carried_fields(
         self, window: FunctionalWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
     ) -> CarriedFields:
-        """Returns the partition fields that pass unchanged, and fields that only rename one. Refuses a window that uses
-        eventCounter(), or that makes keys without such a field.
-        """
+        """Returns the partition fields that pass unchanged, and fields that only rename one. Returns a refusal if the window uses
+        eventCounter(), or makes keys without such a field."""
         if _counts(window):
             return CarriedFields(refusal="eventCounter() counts the events of all partitions")
         kept: frozenset[str] | None = None

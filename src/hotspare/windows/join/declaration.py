@@ -378,9 +378,9 @@ edges:
         return None if left is None or right is None else visible(left, right)
 
     def carried_fields(self, window: JoinWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns the output fields that copy a partition field of a side that has a row in every output; for a full outer join,
-        those of the shared key. Refuses a window if no condition ensures that rows that meet are in one partition.
-        """
+        """Returns the output fields that copy a partition field. Inner join: of either side. Left or right outer: of the side that
+        is in every output. Full outer: the key fields that both sides share. Returns a refusal if no condition pairs partition
+        fields of both sides."""
         at = sides([each.role for each in given])
         held = [keys[at[LEFT]], keys[at[RIGHT]]]
         if not any(left in held[LEFT] and right in held[RIGHT] for left, right in window.conditions):

@@ -292,9 +292,8 @@ edges: [trades -> rises, trades -> missing, alarms -> missing, trades -> falls, 
         return window.time_fields
 
     def carried_fields(self, window: PatternWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns the output fields that are a partition field of an event that every match contains. Refuses patterns with code,
-        and patterns whose events may be of several partitions.
-        """
+        """Returns the output fields that are a partition field of an event that every match contains. Returns a refusal if a
+        pattern has code, or if the events of a match may be of several partitions."""
         held = {each.name: fields for each, fields in zip(given, keys, strict=True)}
         fields: list[frozenset[str]] = []
         for pattern in window.active_patterns:

@@ -177,7 +177,8 @@ edges: [given -> tagged -> wide -> long, stream -> named -> all]
     def carried_fields(
         self, window: TransposeWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
     ) -> CarriedFields:
-        """Returns the partition fields that pass through. Refuses mode wide if no partition field is among `group_by`."""
+        """Returns the partition fields that the window copies to its output; a refusal (`CarriedFields.refusal`) for mode wide if
+        no partition field is in `group_by`."""
         if window.mode is Mode.WIDE and not keys[0].intersection(window.group_by):
             hint = "group by the field by which its sources are partitioned"
             return CarriedFields(refusal="rows of one group may be of several partitions", hint=hint)

@@ -95,8 +95,8 @@ edges: [first -> high, second -> all, high -> all, first -> newest, high -> newe
         return {"merging": window.merging.value}
 
     def carried_fields(self, window: UnionWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]) -> CarriedFields:
-        """Returns the partition fields that all inputs have. Refuses several inputs without one, because rows of one key could be
-        in several partitions."""
+        """Returns the partition fields that all inputs have. Returns a refusal if there are several inputs without such a field,
+        because rows of one key could be in several partitions."""
         fields = frozenset.intersection(*keys)
         if len(keys) > 1 and not fields:
             hint = "partition the sources of all its inputs by one field, and pass it on to here"

@@ -16,8 +16,8 @@ class TaskPlace:
 
 @dataclass(frozen=True, slots=True)
 class RunningAttempt:
-    """A running attempt. `executor`: the id of its executor. `runs_ms`: the time since Spark launched it, by the clock of the
-    driver's machine."""
+    """An attempt of a Spark task that runs now. `executor`: the id of its executor. `runs_ms`: the time since Spark launched it, by
+    the clock of the driver's machine."""
 
     executor: str
     runs_ms: int
