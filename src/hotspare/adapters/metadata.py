@@ -111,7 +111,7 @@ def publish_metadata(bus: Bus, prefix: str, metadata: ProjectMetadata) -> bool:
 
 
 def read_metadata(bus: Bus, prefix: str, project: str) -> ProjectMetadata | None:
-    """Returns the newest document of a project; None without one. BusError if it cannot be read."""
+    """Returns the newest document of a project; None without one. Raises BusError if it cannot be read."""
     partition = Partition(metadata_topic(prefix))
     if partition.topic not in bus.topics():
         return None

@@ -95,7 +95,7 @@ def record_files(
     `places` gets each message's file and line. `warn` gets sentences about suspicious first rows of a file. With several
     files it also gets, for each file, the first row that is older than a row before it.
 
-    UsageError if a file cannot be read, or its time has more than `ticks_max` heartbeats.
+    Raises UsageError if a file cannot be read, or its time has more than `ticks_max` heartbeats.
     """
     progress = progress if progress is not None else RecordingProgress()
     progress.bytes_total = 0 if any(is_compressed(file.path) for file in files) else sum(_size(file) for file in files)

@@ -55,7 +55,7 @@ def parse_stamp_unit(text: str, option: str) -> StampUnit:
 @dataclass(frozen=True)
 class TimeTexts:
     """The notation of times. `date_format` (strptime) is the format of dates and stamps, "" for numbers; `unit` is the unit of
-    numbers in stamps. Numbers in dates are always seconds. UsageError for an invalid format."""
+    numbers in stamps. Numbers in dates are always seconds. Raises UsageError for an invalid format."""
 
     date_format: str = ""
     unit: StampUnit = StampUnit.MICROSECONDS

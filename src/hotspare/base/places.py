@@ -35,7 +35,7 @@ def absolute_path(path: Path | str, folder: Path | None = None) -> Path:
 def absolute_url(url: str, folder: Path | None = None) -> str:
     """Returns the URL with absolute paths: the file of `sqlite:///FILE`, and files that options name. Any other URL is unchanged.
 
-    UsageError if the folder's name holds a question mark, which ends the path of a `sqlite:` URL.
+    Raises UsageError if the folder's name holds a question mark, which ends the path of a `sqlite:` URL.
     """
     base, question, query = url.partition("?")
     path = base.removeprefix(_SQLITE)

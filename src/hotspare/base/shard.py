@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class Shard:
     """Shard `number` of `count`, from 0. An undivided project has one shard, and its topics have any number of partitions.
 
-    ValueError unless 0 <= `number` < `count`.
+    Raises ValueError unless 0 <= `number` < `count`.
     """
 
     number: int = 0

@@ -77,7 +77,7 @@ def parse_sqlite_url(url: str, busy_timeout_ms: int) -> tuple[Path, int]:
     """Returns file and busy timeout of `sqlite:///relative.db` or `sqlite:////absolute.db`. `?busy_timeout_ms=n` overrides the
     argument.
 
-    The path is not unquoted. UsageError for any other URL.
+    The path is not unquoted. Raises UsageError for any other URL.
     """
     rest = url.removeprefix("sqlite://")
     path, _, options = rest.partition("?")
@@ -113,7 +113,7 @@ def _is_busy(error: sqlite3.Error) -> bool:
 class SqliteFile:
     """A SQLite file of hotspare. Safe for several threads (each has its own connection) and several processes.
 
-    UsageError if the file is not of this kind, or has another version.
+    Raises UsageError if the file is not of this kind, or has another version.
     """
 
     def __init__(self, path: Path, kind: FileKind, errors: FileErrors, sync: Sync, busy_timeout_ms: int) -> None:

@@ -91,7 +91,8 @@ _SchemasOption = Annotated[
 _ValueOption = Annotated[
     str,
     typer.Option(
-        help="Use each message of --topic as the value of this field, others being null; by default a message is an event."
+        help="Use each message of --topic as the value of this field, others being null; by default a message holds one "
+        "or more events in --format."
     ),
 ]
 

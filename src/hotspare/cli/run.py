@@ -68,7 +68,8 @@ AddressOption = Annotated[
     str,
     typer.Option(
         metavar="HOST[:PORT]",
-        help="Accept other engines at this address; by default at this machine's address towards coordination and bus.",
+        help="Announce this address, at which other engines reach this one; by default that of --listen, else this machine's "
+        "address towards coordination or bus.",
         rich_help_panel=_FAILOVER,
     ),
 ]

@@ -63,7 +63,8 @@ _FormatOption = Annotated[
 _PartitionOption = Annotated[int | None, typer.Option(min=0, help="Read only this partition, one shard's outputs; by default all.")]
 _TopicOption = Annotated[str, typer.Option(help="Send the outputs to this external topic; FILE is then the URL of its bus.")]
 _TopicPartitionOption = Annotated[
-    int | None, typer.Option(min=0, help="Write only to this partition of --topic; by default by key.")
+    int | None,
+    typer.Option(min=0, help="Write only to this partition of --topic; by default the row's key determines the partition."),
 ]
 _SourceOption = Annotated[
     str, typer.Option(help="Store the position in --topic under this name; by default the name of the window's output topic.")

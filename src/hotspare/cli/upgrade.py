@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from hotspare.operate.upgrading import UpgradePlan
     from hotspare.stores.contract import SnapshotInfo
 
+_TimeoutOption = Annotated[
+    float,
+    typer.Option(
+        help="With --lead or --back: wait at most this many seconds until an engine of that project has caught up and is active."
+    ),
+]
+
 
 def command(
     project: Annotated[Path, typer.Argument(help="Upgrade to the project in this file, YAML or ESP XML.", parser=absolute_path)],
@@ -38,7 +45,7 @@ def command(
     lead: Annotated[bool, typer.Option("--lead", help="After --beside: make an engine of the changed project active.")] = False,
     finish: Annotated[bool, typer.Option("--finish", help="After --lead: end the engines of the previous project.")] = False,
     back: Annotated[bool, typer.Option("--back", help="Make the previous project active again; other engines end.")] = False,
-    timeout_s: Annotated[float, typer.Option(help="With --lead or --back: wait at most this many seconds for an engine.")] = 30.0,
+    timeout_s: _TimeoutOption = 30.0,
 ) -> None:
     """Report the effect of a changed project on each window of the group that runs it, and upgrade the group.
 

@@ -160,7 +160,7 @@ def manifest_text(manifest: Manifest) -> bytes:
 
 
 def parse_manifest(text: bytes) -> Manifest:
-    """Decodes a manifest. ValueError if it is damaged, SnapshotFormat if it has another format."""
+    """Decodes a manifest. Raises ValueError if it is damaged, SnapshotFormat if it has another format."""
     checksum, separator, body = text.partition(b"\n")
     if not separator or checksum_of(body).encode() != checksum:
         raise ValueError("its manifest is truncated or its checksum differs")
@@ -185,7 +185,8 @@ def _entry_of(path: Path) -> Entry | None:
 
 @contextlib.contextmanager
 def _locked(path: Path, mode: int, wait_s: float, what: str) -> Iterator[int]:
-    """Yields the handle of a locked file, which is created if missing. StoreError if the lock is not free within `wait_s`."""
+    """Yields the handle of a locked file, which is created if missing. Raises StoreError if the lock is not free within
+    `wait_s`."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         lock = Retry(lasting_s=wait_s, pause_s=_LOCK_PAUSE_S)
@@ -243,7 +244,7 @@ class GroupFolder:
         return Entry(self.folder / (stem + _MANIFEST), order, engine, name)
 
     def entries(self) -> list[Entry]:
-        """Returns the entries, greatest order first, then by name. StoreError if they cannot be listed."""
+        """Returns the entries, greatest order first, then by name. Raises StoreError if they cannot be listed."""
         with as_store_error("list snapshots in", self.folder):
             try:
                 paths = [path for path in self.folder.iterdir() if path.name.endswith(_MANIFEST)]
@@ -300,7 +301,7 @@ class GroupFolder:
                 os.close(handle)
 
     def read_blob(self, blob: Blob) -> bytes:
-        """Reads a blob. ValueError if it is missing or damaged."""
+        """Reads a blob. Raises ValueError if it is missing or damaged."""
         content: bytes | None = None
         for name in _names_of(blob):
             with contextlib.suppress(FileNotFoundError):

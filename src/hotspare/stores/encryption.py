@@ -64,7 +64,7 @@ def _from_file(place: str) -> str:
 
 
 class Cipher:
-    """Encrypts and decrypts the named parts of a group's snapshots. UsageError if `cryptography` is not installed."""
+    """Encrypts and decrypts the named parts of a group's snapshots. Raises UsageError if `cryptography` is not installed."""
 
     def __init__(self, key: str) -> None:
         try:

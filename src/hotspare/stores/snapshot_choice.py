@@ -37,7 +37,7 @@ class SnapshotChoice:
 
 def parse_choice(text: str) -> SnapshotChoice:
     """Parses one of FORMS. Any text that does not begin with `time:` or `position:` and is not `newest` is a name, or its
-    beginning. A time without a zone is UTC. UsageError for an invalid time or position."""
+    beginning. A time without a zone is UTC. Raises UsageError for an invalid time or position."""
     if text in ("", NEWEST):
         return SnapshotChoice()
     if text.startswith(_TIME):

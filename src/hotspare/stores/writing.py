@@ -47,7 +47,7 @@ def in_batches(items: Iterable[_T], count: int = CONTENTS_PER_CALL) -> Iterator[
 
 
 def checked_contents(snapshot: str, header: bytes, pages: Iterable[tuple[str, Given]]) -> dict[str, Given]:
-    """Returns header and pages by name. UsageError or StoreError for invalid names."""
+    """Returns header and pages by name. Raises UsageError or StoreError for invalid names."""
     given: dict[str, Given] = {HEADER: header}
     for page, content in pages:
         limits.check_name("page", page)

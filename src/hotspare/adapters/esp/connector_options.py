@@ -53,8 +53,8 @@ def connector_file(connector: Connector, home: Path) -> Path:
 def publish_options(
     connector: Connector, schema: Schema | None, source_name: str = "", rows: RowDefaults | None = None
 ) -> PublishOptions:
-    """Returns the options of a publishing fs connector; `rows` are the row defaults of its window. UsageError for an invalid value,
-    naming the connector."""
+    """Returns the options of a publishing fs connector; `rows` are the row defaults of its window. Raises UsageError for an invalid
+    value, naming the connector."""
     form = row_form(connector, schema, file_format(connector))
     return PublishOptions(
         form=replace(form, plain=rows or RowDefaults()) if is_plain(connector) else form,
@@ -69,7 +69,7 @@ def publish_options(
 
 
 def row_form(connector: Connector, schema: Schema | None, format_: FileFormat) -> RowForm:
-    """Returns the form of the rows that a connector publishes. UsageError for an invalid value, naming the connector."""
+    """Returns the form of the rows that a connector publishes. Raises UsageError for an invalid value, naming the connector."""
     return RowForm(
         opcode=parse_switch_property(connector, "addcsvopcode", OpcodeColumn.PRESENT, OpcodeColumn.ABSENT),
         flag=parse_choice_property(
@@ -88,7 +88,7 @@ def row_form(connector: Connector, schema: Schema | None, format_: FileFormat) -
 
 
 def subscribe_options(connector: Connector) -> SubscribeOptions:
-    """Returns the options of a subscribing fs connector. UsageError for an invalid value, naming the connector."""
+    """Returns the options of a subscribing fs connector. Raises UsageError for an invalid value, naming the connector."""
     return SubscribeOptions(
         choice=row_choice(connector),
         opening=parse_switch_property(connector, "snapshot", Opening.STREAM, Opening.SNAPSHOT),
@@ -108,13 +108,13 @@ def row_choice(connector: Connector) -> RowChoice:
 
 def is_plain(connector: Connector) -> bool:
     """Whether the connector has the property `plain`: its file is CSV with a title line, or JSON that a subscriber writes.
-    UsageError for an invalid value."""
+    Raises UsageError for an invalid value."""
     return parse_choice_property(connector, PLAIN, {**dict.fromkeys(FALSE, False), **dict.fromkeys(TRUE, True)})
 
 
 def file_style(connector: Connector, prefix: RowPrefix = RowPrefix.EVENT) -> FileStyle:
     """Returns the style of a subscribing fs connector's file. `prefix`: the columns that a plain file needs so that its rows read
-    back equal. UsageError for an invalid value."""
+    back equal. Raises UsageError for an invalid value."""
     if is_plain(connector):
         return FileStyle.for_plain_files(prefix, connector.get("dateformat"), file_format(connector))
     titles = {**dict.fromkeys(FALSE, HeaderLine.NONE), **dict.fromkeys(TRUE, HeaderLine.NAMES), "full": HeaderLine.FULL}

@@ -39,7 +39,7 @@ _LUA_MODULE = "hotspare publisher"
 
 
 def generator_factory(connector: Connector, window: Window, schema: Schema, home: Path) -> Callable[[], Generator]:
-    """Returns a factory for a connector's generator. UsageError for an invalid value, naming the connector.
+    """Returns a factory for a connector's generator. Raises UsageError for an invalid value, naming the connector.
 
     `home`: the folder whose files code may read.
     """
@@ -88,7 +88,7 @@ def _timer_options(connector: Connector, schema: Schema, key: KeyPresence = KeyP
 
 
 def code_source_factory(connector: Connector, schema: Schema, home: Path) -> Callable[[], CodeSource]:
-    """Returns a factory of generators that run the connector's code from its beginning. UsageError for an invalid value;
+    """Returns a factory of generators that run the connector's code from its beginning. Raises UsageError for an invalid value;
     ProjectError if the code cannot be loaded."""
     code = connector.get("code")
     if not code.strip():

@@ -35,7 +35,7 @@ def connector_address(connector: Connector) -> Address | None:
     """Returns the socket address that a connector names instead of a file; None for a file.
 
     Forms: `tcp://HOST:PORT` and `tcp-connect://HOST:PORT`, or, as SAS writes them, `:PORT` to listen and `HOST:PORT` to connect.
-    UsageError for a property that a socket does not support.
+    Raises UsageError for a property that a socket does not support.
     """
     name = connector.get("fsname").strip()
     match = _HOST_PORT.fullmatch(name)

@@ -58,7 +58,7 @@ def topic_format(connector: Connector) -> MessageFormat:
 
 
 def topic_publish_options(connector: Connector, schema: Schema, source_name: str = "") -> TopicPublishOptions:
-    """Returns the options of a publishing connector. UsageError for an invalid value, naming the connector."""
+    """Returns the options of a publishing connector. Raises UsageError for an invalid value, naming the connector."""
     value_field = _value_field(connector, schema)
     format_ = MessageFormat.CSV if value_field else topic_format(connector)
     if format_ is not MessageFormat.CSV or value_field:
@@ -99,7 +99,7 @@ def _schemas(connector: Connector) -> Schemas | None:
 
 
 def topic_send_options(connector: Connector, schema: Schema, source_name: str = "") -> SendOptions:
-    """Returns the options of a subscribing connector. UsageError for an invalid value, naming the connector."""
+    """Returns the options of a subscribing connector. Raises UsageError for an invalid value, naming the connector."""
     value_field = _value_field(connector, schema)
     form = SendForm(
         schema=schema,

@@ -50,7 +50,7 @@ class _Setting:
 
 
 def load_transport_config(path: Path) -> TransportConfig:
-    """Reads a configuration file. UsageError if it cannot be read, or a value is invalid."""
+    """Reads a configuration file. Raises UsageError if it cannot be read, or a value is invalid."""
     try:
         with path.open("rb") as file:
             data = file.read(CONFIG_BYTES_MAX + 1)

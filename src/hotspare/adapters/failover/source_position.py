@@ -34,7 +34,8 @@ class SourcePosition:
 
 
 def source_prefix(name: str) -> bytes:
-    """Returns the prefix of a source's header values; none is a prefix of another source's. UsageError for an invalid name."""
+    """Returns the prefix of a source's header values; none is a prefix of another source's. Raises UsageError for an invalid
+    name."""
     prefix = quote(name, safe="/:._- ") + "@"
     if not name or len(prefix) > SOURCE_NAME_LENGTH_MAX:
         raise UsageError(

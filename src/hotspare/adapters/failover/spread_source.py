@@ -46,7 +46,7 @@ class SpreadSource:
         self._parts: list[_Part] = []
 
     def read_source_position(self) -> SourcePosition:
-        """Returns the position up to which the source is published. UsageError for an invalid name."""
+        """Returns the position up to which the source is published. Raises UsageError for an invalid name."""
         first, *others = self._partitions
         home = PublishedSource(self._bus, first, self._name)
         position = home.read_source_position()

@@ -55,7 +55,7 @@ def position_path(output: Path) -> Path:
 
 
 def load_position(output: Path) -> SubscriberPosition | None:
-    """Returns the position of `output`; None if it has none. UsageError if it cannot be read."""
+    """Returns the position of `output`; None if it has none. Raises UsageError if it cannot be read."""
     path = position_path(output)
     try:
         document = json.loads(path.read_bytes())

@@ -86,7 +86,7 @@ class RowForm:
     `plain` is not None if the first line of the file names its columns: then `opcode`, `flag` and `key` have no effect, and rows
     are read by the form that `with_titles` returns, which has a `column_mapping`.
 
-    UsageError if an option is invalid.
+    Raises UsageError if an option is invalid.
     """
 
     opcode: OpcodeColumn = OpcodeColumn.PRESENT
@@ -388,8 +388,8 @@ def _match_titles(titles: Sequence[str], schema: Schema, defaults: RowDefaults, 
     """Returns the column mapping, and sentences about columns that are ignored and fields that are null in every row.
 
     A title is the name of a field, `opcode` or `flags` (`hs:opcode`, `hs:flags` if a field has the name), else one of these in
-    another case. UsageError if no title is a field, two titles match one name, a key that is not generated has no column, or a
-    title is nearly the name of a field without one.
+    another case. Raises UsageError if no title is a field, two titles match one name, a key that is not generated has no column, or
+    a title is nearly the name of a field without one.
     """
     names = names_wanted(schema)
     meant = _fields_of_titles(titles, names)

@@ -54,7 +54,7 @@ class FileStyle:
     stamps, "" for numbers; `prefix`: the columns (in JSON: members) before the fields. In JSON and XML each event has its own line
     and names its fields, and binary blocks have their types.
 
-    UsageError if `date_format` is invalid.
+    Raises UsageError if `date_format` is invalid.
     """
 
     header: HeaderLine = HeaderLine.NONE
@@ -66,7 +66,7 @@ class FileStyle:
     @classmethod
     def for_plain_files(cls, prefix: RowPrefix, date_format: str = "", format_: FileFormat = FileFormat.CSV) -> FileStyle:
         """Returns the style of `plain` files: the title line names all columns, times are ISO 8601 without a `date_format`, and
-        numbers are exact, so that the file reads back equal. UsageError for formats other than CSV and JSON."""
+        numbers are exact, so that the file reads back equal. Raises UsageError for formats other than CSV and JSON."""
         if format_ not in (FileFormat.CSV, FileFormat.JSON):
             raise UsageError(f"plain has no effect with format {format_.value}: it applies to csv and json", hint="leave plain out")
         return cls(HeaderLine.FULL, CsvStyle.EXACT, date_format or ISO_FORMAT, format_, prefix)
@@ -112,7 +112,7 @@ class OutputRows:
         return pa.RecordBatch.from_pylist([], schema=pa.schema(OUTPUT_COLUMNS) if self._schema is None else self._schema)
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        """Returns the rows of messages (`RowFormat`). BusError if these are not outputs of this window."""
+        """Returns the rows of messages (`RowFormat`). Raises BusError if these are not outputs of this window."""
         if messages[0].is_tick:
             return self._beat(messages[0])
         if _format_of(messages[0]) is MessageFormat.ARROW:

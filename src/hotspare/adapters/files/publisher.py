@@ -108,9 +108,9 @@ def publish_file(
     With `routing` each row goes to the partition that it belongs in, else all go to `partition`. `count` checks that the topic
     still has the partitions that the routing was computed for. `warn` gets sentences about suspicious first rows.
 
-    UsageError if the topic has another number of partitions, or the file cannot be read or does not fit the schema (SPEC I10).
-    UsageError also if the file is not the one that publishing began with. BusError if the bus stays unreachable, which `troubled`
-    gets before.
+    Raises UsageError if the topic has another number of partitions, or the file cannot be read or does not fit the schema (SPEC
+    I10). Raises UsageError also if the file is not the one that publishing began with. Raises BusError if the bus stays
+    unreachable, which `troubled` gets before.
     """
     stamps = StampUnitCheck(str(path), options.form.schema, warn)
     publication = _Publication(

@@ -109,7 +109,7 @@ class RowFile:
 
     def read_rows(self, rows_max: int, bytes_max: int = LINE_BYTES_MAX) -> FileRows:
         """Returns the next rows: at most `rows_max`, and unless it is one row, at most `bytes_max`. Empty at the end of the file,
-        or while nothing more is written to it. UsageError for an unreadable row, once all rows before it are returned."""
+        or while nothing more is written to it. Raises UsageError for an unreadable row, once all rows before it are returned."""
         while len(self._ready) < rows_max and self._ready.text_bytes < bytes_max and not self._ended and self._fill():
             pass
         if self._failure is not None and not len(self._ready):

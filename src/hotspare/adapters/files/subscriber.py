@@ -64,7 +64,7 @@ class RowFormat(Protocol):
         """Returns the title line with its line end; b"" for none. `rows` are the first rows of the file."""
 
     def decode(self, messages: Sequence[Message]) -> pa.RecordBatch:
-        """Returns the rows of one message, or of several from `group_for_decoding`. BusError if one has no outputs of this
+        """Returns the rows of one message, or of several from `group_for_decoding`. Raises BusError if one has no outputs of this
         stream."""
 
     def format_rows(self, rows: pa.RecordBatch) -> bytes:
@@ -222,7 +222,7 @@ class _Subscription:
         return PartitionPosition(self._with_topic(lambda: self._bus.begin_offset(partition)))
 
     def _checked(self, position: SubscriberPosition) -> SubscriberPosition:
-        """Returns `position`. PositionLost if it has other partitions than the topic."""
+        """Returns `position`. Raises PositionLost if it has other partitions than the topic."""
         if len(position.places) != len(self._partitions):
             written = f"file {self._path} has outputs of {len(position.places)}"
             what = f"topic {self._topic} has {len(self._partitions)} partitions, {written}"

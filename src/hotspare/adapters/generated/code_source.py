@@ -94,7 +94,7 @@ def _seed(step: int) -> int:
 
 
 def _parse_result(returned: Any) -> tuple[Sequence[Mapping[str, Any]], bool]:
-    """Returns the events, and whether it was the last call. None counts as no events. UsageError for any other result."""
+    """Returns the events, and whether it was the last call. None counts as no events. Raises UsageError for any other result."""
     if returned is None:
         return (), False
     if not isinstance(returned, dict):

@@ -21,7 +21,7 @@ def file_texts(code: str, home: Path) -> dict[str, bytes]:
     """Returns the content of each file that the code opens, by the path as written. Files in other folders and missing files are
     left out: to the code they do not exist.
 
-    UsageError if a file is too large.
+    Raises UsageError if a file is too large.
     """
     found = {path: project_file(home, path) for path in sorted(opened_paths(code))}
     return {path: text for path, text in found.items() if text is not None}
@@ -33,7 +33,8 @@ def opened_paths(code: str) -> frozenset[str]:
 
 
 def project_file(home: Path, written: str) -> bytes | None:
-    """Returns the file's content; None if it does not exist, or is outside the project's folder. UsageError if it is too large."""
+    """Returns the file's content; None if it does not exist, or is outside the project's folder. Raises UsageError if it is too
+    large."""
     path = _inside(home, written)
     if path is None:
         return None

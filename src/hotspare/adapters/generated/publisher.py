@@ -41,7 +41,7 @@ def publish_generated(
     """Publishes until the generator is done, or `stop`. `make` returns a new generator. With `routing` each row goes to the
     partition of the topic that it belongs in, else all go to `partition`. `report` gets the number of rows of each append.
 
-    UsageError if a step cannot be made; BusError if the bus stays unreachable, which `troubled` gets before.
+    Raises UsageError if a step cannot be made; BusError if the bus stays unreachable, which `troubled` gets before.
     """
     source = SpreadSource(bus, topic_partitions(partition, routing), name)
     publication = _Publication(source, name, make, stop, BusRetries(stop, troubled), routing, clock_us, report)

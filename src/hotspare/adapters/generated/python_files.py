@@ -75,7 +75,7 @@ class PythonFiles(NamedTuple):
 
 
 def python_files(code: str, home: Path) -> PythonFiles:
-    """Returns the code and its files. UsageError if a file is too large. Code that is not valid Python stays unchanged."""
+    """Returns the code and its files. Raises UsageError if a file is too large. Code that is not valid Python stays unchanged."""
     try:
         syntax = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

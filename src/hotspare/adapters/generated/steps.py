@@ -45,7 +45,7 @@ class GeneratedPosition:
 
     @staticmethod
     def from_source_position(position: SourcePosition, name: str) -> GeneratedPosition:
-        """Decodes a recorded position. BusError if the source was not generated."""
+        """Decodes a recorded position. Raises BusError if the source was not generated."""
         if not position.published_bytes:
             return GeneratedPosition()
         try:

@@ -76,7 +76,7 @@ def read_sample(path: Path, delimiter: str = "", header_rows: int | None = None,
     """Returns the first rows of a CSV file, at most `rows_max`. Guesses the delimiter if `delimiter` is empty, and the title line
     if `header_rows` is None.
 
-    UsageError if the file cannot be read, is not UTF-8, is compressed in another way than its name says, or has no rows.
+    Raises UsageError if the file cannot be read, is not UTF-8, is compressed in another way than its name says, or has no rows.
     """
     _check_encoding(path)
     chosen = delimiter or _delimiter(path)

@@ -112,7 +112,7 @@ class LineClient:
             self._connection.settimeout(_POLL_S)
 
     def send(self, data: bytes) -> None:
-        """Sends all data. ClientDisconnected if the client does not read it."""
+        """Sends all data. Raises ClientDisconnected if the client does not read it."""
         self._connection.settimeout(SEND_TIMEOUT_S)
         try:
             self._connection.sendall(data)
@@ -138,7 +138,7 @@ def serve_lines(
     """Serves clients until `stop`. An error of `serve` other than ClientDisconnected and LineClientError ends all connections and
     is raised here.
 
-    On a listening address each client has its own thread, and `bound` gets the port; UsageError if it cannot listen. On a
+    On a listening address each client has its own thread, and `bound` gets the port; raises UsageError if it cannot listen. On a
     connecting address there is one client at a time; a connection that breaks or fails is opened again.
     """
     if address.opened_by is SocketSide.LISTEN:

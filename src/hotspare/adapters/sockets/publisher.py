@@ -60,9 +60,9 @@ def publish_lines(
     """Listens and publishes until `stop`. With `routing` each line goes to the partition that it belongs in, else all go to
     `partition`.
 
-    UsageError if it cannot listen, or the topic has another number of partitions than `count`; BusError if the bus refuses an
-    append. `report` gets, from a thread of each client, the number of rows of each append; `warn` gets sentences about suspicious
-    first lines."""
+    Raises UsageError if it cannot listen, or the topic has another number of partitions than `count`; BusError if the bus refuses
+    an append. `report` gets, from a thread of each client, the number of rows of each append; `warn` gets sentences about
+    suspicious first lines."""
     partitions = topic_partitions(partition, routing)
     stamps = StampUnitCheck("the lines", options.form.schema, warn)
     members = UnknownMemberCheck("the lines", options.form, warn)

@@ -45,8 +45,8 @@ def subscribe_lines(
     partition: int | None = None,
     report: Callable[[int], None] = lambda rows: None,
 ) -> None:
-    """Listens and sends the outputs of all partitions of the topic, or of one, in CSV or JSON, until `stop`. UsageError if it
-    cannot listen. `report` gets, from a thread of each client, the number of rows sent."""
+    """Listens and sends the outputs of all partitions of the topic, or of one, in CSV or JSON, until `stop`. Raises UsageError if
+    it cannot listen. `report` gets, from a thread of each client, the number of rows sent."""
     serve_lines(address, lambda client: _Stream(bus, topic, partition, rows, format_, stop, client, report).run(), stop, bound)
 
 
@@ -98,7 +98,7 @@ class _Stream:
                 self._send(part, self._read(part.partition, part.offset, wait_ms))
 
     def _parts(self, greeting: bytes) -> list[_Part]:
-        """Parses the greeting. LineClientError if it does not name a sequence for each partition."""
+        """Parses the greeting. Raises LineClientError if it does not name a sequence for each partition."""
         numbers = greeting.removeprefix(GREETING).split()
         partitions = self._retried(self._partitions)
         is_right = greeting.startswith(GREETING) and all(number.isdigit() and len(number) <= 18 for number in numbers)

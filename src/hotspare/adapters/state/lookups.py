@@ -77,7 +77,7 @@ class LookUps:
     def convert_message(
         self, message: Message, open_updates: frozenset[int], partition: int
     ) -> tuple[Sequence[bytes], frozenset[int]]:
-        """Implements `OutputConverter.convert_message`. BusUnavailable while the database does not answer, BusError if it
+        """Implements `OutputConverter.convert_message`. Raises BusUnavailable while the database does not answer, BusError if it
         refuses the request, UsageError if it has no such index."""
         rows = OutputRows(FileStyle(), self._asks).decode([message])
         if not len(rows):

@@ -82,7 +82,7 @@ class StateWriter:
         return 1
 
     def open(self) -> bytes | None:
-        """Implements `TopicWriter.open`. Fenced if a newer epoch has written."""
+        """Implements `TopicWriter.open`. Raises Fenced if a newer epoch has written."""
         kept = self._kept
         keys = [self._note, key_fields_key(kept.prefix), indexes_key(kept.prefix)]
         indexes = [(name, [kept.record_field(each) for each in fields]) for name, fields in kept.indexes]

@@ -29,7 +29,8 @@ class TopicForm:
 
     With `avro_schema` each message is one Avro datum of that schema, without a frame; with `schemas` it is a datum after the number
     of its schema. Without both, a message in Avro is a container file. With `value_field` each message is the value of that field
-    alone, as in CSV, and the event is an insert whose other fields are null. UsageError for options that cannot be combined."""
+    alone, as in CSV, and the event is an insert whose other fields are null. Raises UsageError for options that cannot be
+    combined."""
 
     format: MessageFormat = MessageFormat.CSV
     rows: RowForm = field(default_factory=RowForm)
@@ -88,7 +89,8 @@ class TopicForm:
         return f"{InsertOpcode.INSERT.value},{FlagColumn.NORMAL.value},".encode() + b"," * place, b"," * (len(schema) - 1 - place)
 
     def split_message(self, value: bytes) -> Sequence[bytes]:
-        """Returns the rows of a message, in its format; none for an empty one. BusUnavailable if its schema is unavailable now."""
+        """Returns the rows of a message, in its format; none for an empty one. Raises BusUnavailable if its schema is unavailable
+        now."""
         if self._container is not None:
             return [self._container(value)] if value else []
         if self.value_field:

@@ -110,7 +110,7 @@ class TopicPosition:
 
 
 def decode_topic_position(position: SourcePosition, name: str) -> TopicPosition | None:
-    """Decodes a recorded position; None for a source without one. BusError if the source was not a topic."""
+    """Decodes a recorded position; None for a source without one. Raises BusError if the source was not a topic."""
     if not position.check and not position.published_bytes:
         return None
     try:
@@ -135,7 +135,8 @@ def starting_position(
     those of the partitions to be read, at least of the unknown ones.
 
     A new topic begins at `start` (a number is an offset for every partition, clipped to its bounds). A partition that was added to
-    a known topic begins with its first message, whether the topic still holds it or not. UsageError if the source is another topic.
+    a known topic begins with its first message, whether the topic still holds it or not. Raises UsageError if the source is another
+    topic.
     """
     if found is None:
         return replace(topic, offsets={number: _first(each, start) for number, each in sorted(bounds.items())})

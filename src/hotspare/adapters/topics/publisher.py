@@ -65,8 +65,8 @@ class OutputConverter(Protocol):
     def convert_message(
         self, message: Message, open_updates: frozenset[int], partition: int
     ) -> tuple[Sequence[bytes], frozenset[int]]:
-        """Returns the rows of a message, in CSV, and the partitions in which an update is open after it. BusUnavailable if they are
-        unavailable now."""
+        """Returns the rows of a message, in CSV, and the partitions in which an update is open after it. Raises BusUnavailable if
+        they are unavailable now."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ def publish_topic(
     With `routing` each row goes to the partition of the inbound topic that it belongs in, else all go to `partition`. `skipped`
     gets a sentence for each gap, once it is recorded; `warn` gets sentences about suspicious first rows.
 
-    UsageError if the source was another topic, its messages cannot be divided, or the inbound topic has another number of
-    partitions than `count`. PositionLost if the topic no longer holds the next message, with OnLost.END. BusError if a bus stays
-    unreachable, which `troubled` gets before.
+    Raises UsageError if the source was another topic, its messages cannot be divided, or the inbound topic has another number of
+    partitions than `count`. Raises PositionLost if the topic no longer holds the next message, with OnLost.END. Raises BusError if
+    a bus stays unreachable, which `troubled` gets before.
     """
     if routing is not None and not options.form.is_cut:
         raise UsageError(
@@ -391,8 +391,8 @@ class OutputsAsEvents:
     def convert_message(
         self, message: Message, open_updates: frozenset[int], partition: int
     ) -> tuple[Sequence[bytes], frozenset[int]]:
-        """Returns the rows of a message, and the partitions in which an update is open after it. BusError if it has another schema,
-        UsageError if no schema is known."""
+        """Returns the rows of a message, and the partitions in which an update is open after it. Raises BusError if it has another
+        schema, UsageError if no schema is known."""
         rows = self._rows.decode([message])
         if not len(rows):
             return [], open_updates

@@ -38,12 +38,13 @@ _MISSING = 404
 
 class Schemas(Protocol):
     def schema_text(self, number: int) -> str | None:
-        """Returns the schema, Avro's as JSON; None for an unknown number. BusUnavailable if the answer is unavailable now."""
+        """Returns the schema, Avro's as JSON; None for an unknown number. Raises BusUnavailable if the answer is unavailable
+        now."""
 
 
 def open_schemas(place: str) -> Schemas:
-    """Opens the `http://` or `https://` URL of a registry, which may contain a user and a password, or a folder. UsageError for any
-    other text."""
+    """Opens the `http://` or `https://` URL of a registry, which may contain a user and a password, or a folder. Raises UsageError
+    for any other text."""
     if place.startswith(("http://", "https://")):
         return SchemaRegistry(place)
     if "://" in place or not Path(place).is_dir():

@@ -43,7 +43,7 @@ class SentPosition:
 
     @staticmethod
     def from_record(record: bytes, topic: str, name: str) -> SentPosition:
-        """Decodes a recorded position. BusError if it is invalid, or of another stream."""
+        """Decodes a recorded position. Raises BusError if it is invalid, or of another stream."""
         try:
             found = json.loads(record)
             of, places = str(found["topic"]), found["places"]
@@ -96,8 +96,8 @@ class SendForm:
 
     In CSV and JSON each output is a message of its own, with the key of its row. In other formats, or with MessageCut.PER_BLOCK,
     the outputs of one message of the stream for one partition share a message without a key. With `value_field` the message of an
-    output is the value of that field alone, as in CSV but never quoted; an output without a value is not sent. UsageError for
-    options that cannot be combined."""
+    output is the value of that field alone, as in CSV but never quoted; an output without a value is not sent. Raises UsageError
+    for options that cannot be combined."""
 
     schema: Schema
     format: MessageFormat = MessageFormat.JSON

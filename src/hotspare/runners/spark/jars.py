@@ -47,7 +47,7 @@ def cache_folder() -> Path:
 
 
 def cached(jar: Jar, folder: Path | None = None) -> Path | None:
-    """Returns the jar's path if the cache has the jar, else None. Raises RunnerError if the cached file has another content than
+    """Returns the jar's path if the cache has the jar, else None. Raises RunnerError if the cached file has different content from
     the pinned jar."""
     path = (folder or cache_folder()) / jar.file_name
     if not path.is_file():

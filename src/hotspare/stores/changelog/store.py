@@ -66,7 +66,7 @@ class ChangelogStore:
     """A `Store` (contract)."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
-        """UsageError if the URL names no brokers."""
+        """Raises UsageError if the URL names no brokers."""
         client, name, cache = parse_url(url)
         self._access, self._settings = access, settings
         topics = (Topic(client, f"{name}.{part}", access, settings.kafka_call_s) for part in ("manifests", "pages"))
@@ -203,7 +203,8 @@ class ChangelogStore:
         return {each for each, is_there in found.items() if is_there}
 
     def manifest(self, shot: ChangelogRecord) -> dict[str, PageLocation]:
-        """Returns header and pages by name. ValueError if the manifest is damaged, SnapshotFormat if it has another format."""
+        """Returns header and pages by name. Raises ValueError if the manifest is damaged, SnapshotFormat if it has another
+        format."""
         if shot.writer_id not in self._known:
             name, size, offsets = shot.value["manifest"]
             content = self._contents([PageLocation(name, size, tuple(offsets))]).get(name)
@@ -246,7 +247,7 @@ class ChangelogStore:
         return found[0]
 
     def _same_snapshot(self, group: str, name: str, placed: Mapping[str, PageLocation]) -> SnapshotInfo | None:
-        """Returns the stored snapshot if its content is the same. StoreError if one with another content is confirmed."""
+        """Returns the stored snapshot if its content is the same. Raises StoreError if one with different content is confirmed."""
         state = self.group(group)
         for shot in state.snapshots_named(name)[:1]:
             try:

@@ -61,7 +61,7 @@ def parse_url(url: str) -> tuple[dict[str, Any], str, str]:
 
 
 class Topic:
-    """A compacted topic of one partition. StoreError if Kafka cannot be reached or refuses. Safe to use by several threads.
+    """A compacted topic of one partition. Raises StoreError if Kafka cannot be reached or refuses. Safe to use by several threads.
     `call_s`: as `StoreSettings.kafka_call_s`."""
 
     def __init__(

@@ -42,13 +42,13 @@ class ListedObject:
 
 
 class Bucket:
-    """Objects below the URL's prefix, by keys relative to it. StoreError if the storage cannot be reached or refuses.
+    """Objects below the URL's prefix, by keys relative to it. Raises StoreError if the storage cannot be reached or refuses.
 
     Safe to use by several threads. Nothing is cached: `sizes` shows every object written before the call.
     """
 
     def __init__(self, url: str) -> None:
-        """UsageError if the URL names no object storage, or its driver is not installed."""
+        """Raises UsageError if the URL names no object storage, or its driver is not installed."""
         parts = urlsplit(url)
         if parts.scheme not in KINDS or not parts.netloc or "@" in parts.netloc or parts.fragment:
             raise invalid_url("the object storage", "s3://bucket/prefix")

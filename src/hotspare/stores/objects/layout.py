@@ -212,8 +212,8 @@ def _entry_of(key: str) -> ManifestObject | None:
 
 
 def pages_of(group: GroupObjects, entries: Iterable[ManifestObject], known: dict[str, frozenset[str]]) -> set[str]:
-    """Returns the pages that the manifests of `entries` reference; damaged ones reference none. SnapshotFormat if one has another
-    format. A manifest never changes: its pages are kept in `known`, as long as it is among `entries`."""
+    """Returns the pages that the manifests of `entries` reference; damaged ones reference none. Raises SnapshotFormat if one has
+    another format. A manifest never changes: its pages are kept in `known`, as long as it is among `entries`."""
 
     def pages(entry: ManifestObject) -> frozenset[str]:
         try:

@@ -58,7 +58,7 @@ class ObjectStore:
     """A `Store` (contract). Transfers up to eight pages of a snapshot concurrently."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
-        """UsageError if the URL names no object storage."""
+        """Raises UsageError if the URL names no object storage."""
         self._bucket, self._access, self._settings = Bucket(url), access, settings
         self._is_checked = False
         self._referenced_pages: dict[str, frozenset[str]] = {}
@@ -210,7 +210,7 @@ def _written(objects: GroupObjects, name: str, engine: str, order: int, given: M
 
 
 def _same_snapshot(objects: GroupObjects, listing: Listing, entry: ManifestObject, manifest: Manifest) -> SnapshotInfo | None:
-    """Returns the stored snapshot if its content is the same. StoreError if it has another one and is confirmed."""
+    """Returns the stored snapshot if its content is the same. Raises StoreError if it has another one and is confirmed."""
     try:
         old = objects.manifest(entry)
     except SnapshotFormat:
@@ -287,7 +287,7 @@ class _Writing:
         self._under_way.append(self._calls.submit(self._group.bucket.put_object, self._group.page(page), content))
 
     def finish(self) -> None:
-        """Waits for the writes that were started; StoreError if one failed."""
+        """Waits for the writes that were started. Raises StoreError if one failed."""
         under_way, self._under_way = self._under_way, []
         for each in under_way:
             each.result()

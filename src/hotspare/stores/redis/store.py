@@ -182,7 +182,7 @@ class RedisStore:
     """A `Store` (contract). A page has at most 512 MB, the limit of Redis for a value."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE, settings: StoreSettings = DEFAULT) -> None:
-        """UsageError if the URL names no server."""
+        """Raises UsageError if the URL names no server."""
         self._access, self.settings = access, settings
         self._server: Any = server_of(url, "a Redis store")
         make = self._server.register_script

@@ -106,7 +106,7 @@ class Database:
     """A database whose connections are opened when needed. Safe to use by several threads."""
 
     def __init__(self, url: str, access: Access = Access.CHANGE) -> None:
-        """UsageError if the URL names no database, or its driver is not installed."""
+        """Raises UsageError if the URL names no database, or its driver is not installed."""
         parts = _checked(url)
         kind = parts.drivername.partition("+")[0]
         try:

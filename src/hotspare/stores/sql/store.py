@@ -171,7 +171,7 @@ class SqlStore:
         return found
 
     def _contents(self, hashes: set[str]) -> dict[str, bytes]:
-        """Returns the contents. ValueError if one is missing or damaged, which is recorded (except with Access.LOOK)."""
+        """Returns the contents. Raises ValueError if one is missing or damaged, which is recorded (except with Access.LOOK)."""
         found: dict[str, bytes] = {}
         for some in in_batches(sorted(hashes)):
             found |= self._database.transaction(partial(_read, hashes=some))
@@ -278,7 +278,7 @@ def _read(connection: Connection, hashes: Sequence[str]) -> dict[str, bytes]:
 
 
 def _hold(connection: Connection, snapshot: int, reader: str) -> None:
-    """Records the reader and the pages that it needs. IntegrityError if a content is being deleted."""
+    """Records the reader and the pages that it needs. Raises IntegrityError if a content is being deleted."""
     connection.execute(insert(db.readers).values(reader=reader, alive_us=db.now_us(connection)))
     pages = select(literal(reader), db.pages.c.hash).where(db.pages.c.snapshot == snapshot).distinct()
     connection.execute(insert(db.reads).from_select(["reader", "hash"], pages))

@@ -146,7 +146,7 @@ edges: [trades -> newest, newest -> sums, trades -> statistics, newest -> events
         self, window: AggregateWindow, given: Sequence[WindowInput], keys: Sequence[frozenset[str]]
     ) -> CarriedFields:
         """Returns the partition fields that are fields of the group's key: then all rows of a group are in one partition. Returns a
-        refusal if there is no such field."""
+        refusal if no partition field is."""
         fields = keys[0].intersection(_group_names(window.schema))
         if not fields:
             hint = "make the field by which rows are partitioned a key of the window"
