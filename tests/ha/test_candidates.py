@@ -54,7 +54,7 @@ def test_an_active_engine_gives_its_shards_to_different_spares() -> None:
 def campaign_ms(view: View) -> int:
     """Returns how long after the role became free an engine campaigns."""
     while not any(isinstance(action, do.Campaign) for action in decide(view)):
-        due_ms = next_due_ms(view)
+        due_ms = next_due_ms(replace(view, now_ms=view.now_ms))
         assert due_ms is not None
         view = changed(
             view, now_ms=max(view.now_ms + 1, due_ms), **dict.fromkeys(("leader_read_ms", "member_refreshed_ms"), 1 << 40)

@@ -101,10 +101,8 @@ some_facts = st.fixed_dictionaries(
         "now_ms": times,
         "peer": st.sampled_from(PeerStatus),
         "streams": st.fixed_dictionaries({"s": streams}),
-        "inbound": st.just((InboundFacts(0, 0, NOW_MS), InboundFacts(0, 1, NOW_MS))),
-        "arrivals_ms": st.tuples(times, times),
-        "core": st.builds(CoreView, st.booleans(), st.just(((0, 0),))),
-        "has_new_state": st.booleans(),
+        "inbound": st.just((InboundFacts(0, 0, NOW_MS, NOW_MS), InboundFacts(0, 1, NOW_MS, NOW_MS))),
+        "core": st.builds(CoreView, st.integers(0, 1), st.booleans(), st.just(((0, 0),))),
         "under_way": st.one_of(st.none(), st.builds(CommitUnderWay, times, st.booleans(), st.just({"s": 2}))),
         "store": st.builds(StoreLoad, oldest_ms=st.one_of(st.none(), times)),
         "own_digests": st.sampled_from([{}, {"a": 4}, {"b": 5}]),
@@ -285,7 +283,7 @@ def test_the_topic_of_another_project_is_never_ticked() -> None:
 
 
 def test_an_idle_partition_is_ticked_only_while_it_holds_up_the_merge() -> None:
-    inbound = (InboundFacts(0, 0, NOW_MS), InboundFacts(0, 1, NOW_MS))
+    inbound = (InboundFacts(0, 0, NOW_MS, NOW_MS), InboundFacts(0, 1, NOW_MS, NOW_MS))
     held_up = active(inbound=inbound, core=CoreView(blocking_partitions=((0, 0),)))
     decided = decide(changed(held_up, now_ms=NOW_MS + SETTINGS.merge_wait_ms))
     assert [a for a in decided if isinstance(a, do.Tick)] == [do.Tick(0, Reason.IDLE_PARTITION)]
@@ -373,7 +371,7 @@ def test_every_engine_takes_snapshots_in_its_turn_when_the_newest_gets_too_old(n
             STANDBY if role is Role.STANDBY else ACTIVE, engine=name, others=spares, newest=NewestSnapshot(1, by, NOW_MS)
         )
         leader = replace(HELD, holder=name if role is Role.ACTIVE else "z")
-        view = changed(view, leader=leader, has_new_state=True, snapshot_ms=NOW_MS - interval_ms)
+        view = changed(view, leader=leader, core=CoreView(order=1), snapshot_ms=NOW_MS - interval_ms)
         (due,) = [duty.due_ms for duty in duties(view) if isinstance(duty.action, do.TakeSnapshot)]
         return (due - NOW_MS) // interval_ms
 
@@ -388,7 +386,7 @@ def test_who_holds_the_role_alone_takes_the_snapshots() -> None:
 
 
 def test_a_store_that_does_not_answer_is_given_up_and_not_asked_for_ever() -> None:
-    waits = standby(store=StoreLoad(is_writing=True, oldest_ms=NOW_MS), has_new_state=True)
+    waits = standby(store=StoreLoad(is_writing=True, oldest_ms=NOW_MS), core=CoreView(order=1))
     assert (decide(waits), next_due_ms(waits)) != ((), None)
     late = changed(waits, now_ms=NOW_MS + SETTINGS.store_wait_ms)
     assert do.AbandonStoreJobs() in decide(late)

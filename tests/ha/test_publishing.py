@@ -82,7 +82,7 @@ def test_outputs_wait_for_others_only_while_more_input_is_at_hand() -> None:
     hand_over: dict[str, Any] = {"is_stop_requested": True, "switchover": ""}
     # a promotion is not over before its first commit
     for name, value in {"next_input": NextInput.AWAITED, "is_first_commit_due": True, **hand_over}.items():
-        urgent = waits._replace(**records(waits, **{name: value}))
+        urgent = replace(waits, **records(waits, **{name: value}))
         assert publish_due_ms(urgent) == LONG_AGO_MS, name
     made.qualities = Qualities({"b": Quality(QualityKind.SIMPLE)})
     assert publish_due_ms(seen(made)) == LONG_AGO_MS, "a spare holds nothing of a simple stream"
@@ -229,17 +229,11 @@ def test_an_engine_computes_on_while_a_transaction_is_under_way_and_begins_no_ot
     assert [rows_of(commit, "out-a") for commit in producer.commits] == [[1, 2, 3], [4, 5, 6, 7]]
 
 
-@pytest.mark.parametrize(("rows_max", "is_awaited"), [(4, False), (2, True)])
-def test_the_end_of_a_transaction_wakes_the_ha_loop_only_if_outputs_wait_for_it(rows_max: int, is_awaited: bool) -> None:
-    made, _, _ = under_way(Taker(), GroupSettings(commit_rows_max=rows_max))
-    assert made.is_result_awaited is is_awaited
-
-
 @pytest.mark.parametrize("leaving", [{"is_stop_requested": True}, {"switchover": ""}])
 def test_before_the_role_is_handed_over_what_is_under_way_is_waited_for(leaving: dict[str, Any]) -> None:
     made, _, begun = under_way(Taker())
     view = seen(made)
-    assert await_due_ms(view._replace(**records(view, **leaving))) == LONG_AGO_MS
+    assert await_due_ms(replace(view, **records(view, **leaving))) == LONG_AGO_MS
     begun[0].is_over = True
     assert await_due_ms(seen(made)) == LONG_AGO_MS
 

@@ -20,12 +20,12 @@ from hotspare.ha.rules.facts import NewestSnapshot, OtherMember, Snapshots
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.ha.rules.snapshots import CRON_TURN_MS, EVENTS_TURN_MS, LATE_INTERVALS, SNAPSHOT_RETRY_MS
-from hotspare.ha.rules.view import View
+from hotspare.ha.rules.view import CoreView, View
 from tests.ha.views import NOW_MS, SETTINGS, active, standby
 
 MINUTE_MS = 60_000
 OFF = replace(SETTINGS, snapshot_interval_ms=0)
-NEW = {"has_new_state": True}
+NEW = {"core": CoreView(order=1)}
 
 
 def ms(text: str) -> int:

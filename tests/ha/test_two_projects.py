@@ -46,7 +46,7 @@ def engine(name: str, project: int, role: Role = Role.STANDBY, rank: int = 0, *,
 
 def runs(view: View, own: int, known: Agreement | None, *others: OtherMember) -> View:
     projects = Projects(own, known, read_ms=NOW_MS)
-    return view._replace(projects=projects, membership=replace(view.membership, others=others))
+    return replace(view, projects=projects, membership=replace(view.membership, others=others))
 
 
 def campaigns(view: View) -> bool:
@@ -81,7 +81,7 @@ def test_the_role_is_given_within_the_project_that_leads() -> None:
     assert best_standby(runs(active(), 1, OFFERED, new)) == "new", "of its own, where none of the other lives"
     asked = runs(active(switchover="new"), 0, OFFERED, old, new)
     assert not any(isinstance(action, do.GiveUp) for action in decide(asked))
-    assert do.GiveUp("new", Reason.SWITCHOVER) in decide(asked._replace(projects=replace(asked.projects, group_agreement=LED)))
+    assert do.GiveUp("new", Reason.SWITCHOVER) in decide(replace(asked, projects=replace(asked.projects, group_agreement=LED)))
 
 
 def test_numbers_and_positions_of_another_project_count_for_nothing() -> None:
@@ -111,14 +111,14 @@ def test_nobody_asks_which_project_leads_before_somebody_tells_of_another() -> N
     def asks(view: View) -> bool:
         return any(isinstance(action, do.ReadProjects) for action in decide(view))
 
-    later = standby(now_ms=NOW_MS + 90)
+    later = replace(standby(), now_ms=NOW_MS + 90)
     long = Projects(0, None, read_ms=0)
-    assert not asks(later._replace(projects=long))
+    assert not asks(replace(later, projects=long))
     told = two_projects.with_reported_cut_overs(long, (engine("a", 1, moves=1),))
-    assert asks(later._replace(projects=told))
-    assert not asks(later._replace(projects=replace(told, group_agreement=SETTLED))), "one project is left"
-    assert asks(later._replace(projects=Projects(0, OFFERED, read_ms=0)))
-    assert not asks(later._replace(projects=Projects(0, OFFERED, read_ms=NOW_MS)))
+    assert asks(replace(later, projects=told))
+    assert not asks(replace(later, projects=replace(told, group_agreement=SETTLED))), "one project is left"
+    assert asks(replace(later, projects=Projects(0, OFFERED, read_ms=0)))
+    assert not asks(replace(later, projects=Projects(0, OFFERED, read_ms=NOW_MS)))
 
 
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=8))
@@ -220,9 +220,9 @@ def test_two_spares_that_agree_against_the_active_take_the_role_from_it_whatever
     difference = Difference("q/a", 5, 77, HELD.epoch, NOW_MS)
     view = standby(leader=HELD, vacancy=Vacancy(HELD.epoch, Reason.SPARES_AGREE, NOW_MS), **differing(difference))
     agrees = replace(engine("n2", 1), evidence=difference)
-    view = runs(view, 1, OFFERED, engine(HELD.holder, 0, Role.ACTIVE), agrees)._replace(own_digests={"n2": 77})
+    view = replace(runs(view, 1, OFFERED, engine(HELD.holder, 0, Role.ACTIVE), agrees), own_digests={"n2": 77})
     assert campaigns(view)
-    assert not campaigns(view._replace(own_digests={"n2": 78}))
+    assert not campaigns(replace(view, own_digests={"n2": 78}))
 
 
 @pytest.mark.parametrize(("known", "own", "other"), [(OFFERED, 1, 0), (LED, 0, 1)])

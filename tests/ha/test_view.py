@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from hotspare.ha.effects import ha_loop
-from hotspare.ha.group_state import GroupState, decided_from
+from hotspare.ha.group_state import GroupState, view_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import facts
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.decide import duties
-from hotspare.ha.rules.remembered_view import RememberedView
 from hotspare.ha.rules.view import View
 from tests.simulation.script import Script
 
@@ -24,17 +23,16 @@ def test_decisions_can_be_repeated_from_their_views_after_everything_went_on(
     """Through a start, traffic, a crash and a promotion."""
     seen: list[tuple[View, list[Duty]]] = []
 
-    def recording(state: GroupState, ports: Ports) -> RememberedView:
-        remembered = decided_from(state, ports)
-        view = remembered.view
+    def recording(state: GroupState, ports: Ports) -> View:
+        view = view_of(state, ports)
         for record in facts.__dict__.values():
             if is_dataclass(record) and hasattr(state, record.__name__.lower()):
                 name = record.__name__.lower()
                 assert getattr(view, name) is getattr(state, name), "what is written once is not copied"
         seen.append((view, list(duties(view))))
-        return remembered
+        return view
 
-    monkeypatch.setattr(ha_loop, "decided_from", recording)
+    monkeypatch.setattr(ha_loop, "view_of", recording)
     script = Script(tmp_path, "e0", "e1")
     script.start("e0")
     script.until_active("e0")

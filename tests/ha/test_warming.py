@@ -21,7 +21,7 @@ from hotspare.ha.rules.settings import GroupTopics, InboundTopic
 from hotspare.ha.rules.view import StreamView, View
 from hotspare.ha.rules.warming import OutputPlace
 from tests.ha.outputs import outputs
-from tests.ha.views import NOW_MS, changed, standby
+from tests.ha.views import NOW_MS, standby
 
 BEGUN = {(0, 0): 10, (1, 0): 20}
 WARM = Warming(1_000, 500, BEGUN, matches_min=2, is_warm=True)
@@ -99,12 +99,12 @@ def test_it_is_eligible_after_enough_matches_with_all_its_numbers() -> None:
 
 def _view(warming: Warming, **stream: object) -> View:
     facts = StreamFacts(**stream)  # type: ignore[arg-type]
-    return standby(role=Role.WARMING, warming=warming, streams={"s": StreamView(facts)})
+    return replace(standby(role=Role.WARMING), warming=warming, streams={"s": StreamView(facts)})
 
 
 def test_it_never_campaigns_and_takes_no_snapshot() -> None:
     free = _view(replace(WARM, matched=1))
-    free = changed(free, leader=Leader(7, "", "", 0), now_ms=NOW_MS + 10**6)
+    free = replace(free, leadership=replace(free.leadership, leader=Leader(7, "", "", 0)), now_ms=NOW_MS + 10**6)
     kinds = {type(action) for action in decide(free)}
     assert kinds <= {do.ReadLeader, do.RefreshMember, do.CheckInbound, do.ReadQualities, do.ReadProgress}
     assert do.BecomeEligible() in decide(_view(replace(WARM, matched=2)))
@@ -122,7 +122,7 @@ def test_it_ends_with_the_reason_where_its_state_is_not_the_groups() -> None:
 
 @pytest.mark.parametrize("projects", [Projects(reported_cut_overs=1), Projects(changes=((3, 1),))])
 def test_it_ends_where_another_project_comes_in(projects: Projects) -> None:
-    action = decide(_view(replace(WARM, matched=9))._replace(projects=projects))[0]
+    action = decide(replace(_view(replace(WARM, matched=9)), projects=projects))[0]
     assert isinstance(action, do.Leave)
     assert "upgraded" in action.detail
 

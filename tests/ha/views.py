@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from hotspare.coordination.contract import Leader
-from hotspare.ha.rules.facts import LONG_AGO_MS, Difference, NewestSnapshot, RoleState, StreamFacts, Vacancy
+from hotspare.ha.rules.facts import Difference, NewestSnapshot, RoleState, StreamFacts, Vacancy
 from hotspare.ha.rules.roles import Reason, Role, Step
 from hotspare.ha.rules.settings import GroupSettings
-from hotspare.ha.rules.view import CommitUnderWay, StreamView, View
+from hotspare.ha.rules.view import CommitUnderWay, CoreView, StreamView, View
 from hotspare.model.quality import Quality, QualityKind
 from hotspare.rows.batch import NextInput
 from tests.ha.facts import RECORD_OF, records
@@ -37,15 +37,9 @@ MUCH = 1 << 40
 
 
 def changed(view: View, **changes: Any) -> View:
-    """Returns `view` with other facts, by their names, or other parts; the difference is that of its streams."""
-    if "streams" in changes:
-        differences = (each.facts.difference for _, each in sorted(changes["streams"].items()))
-        changes = {"difference": next((each for each in differences if each is not None), None), **changes}
-    if "inbound" in changes:
-        changes = {"arrivals_ms": (LONG_AGO_MS,) * len(changes["inbound"]), **changes}
+    """Returns `view` with other facts, by their names, or other parts."""
     known = {name: value for name, value in changes.items() if name in RECORD_OF}
-    others = {name: value for name, value in changes.items() if name not in known}
-    return view._replace(**records(view, **known), **others)
+    return replace(view, **records(view, **known), **{name: value for name, value in changes.items() if name not in known})
 
 
 BLANK = View(
@@ -56,7 +50,7 @@ STANDBY = changed(
 )
 """A caught-up standby of a healthy active; nothing is due."""
 ACTIVE = changed(STANDBY, role=Role.ACTIVE, epoch=7, leader=OWN, has_progressed=True)
-NEW_STATE = {"has_new_state": True, "snapshot_ms": 0}
+NEW_STATE = {"core": CoreView(order=1), "snapshot_ms": 0}
 
 
 def standby(**changes: Any) -> View:
@@ -74,7 +68,7 @@ def promoting(step: Step, **changes: Any) -> View:
 def later(view: View, ms: int) -> View:
     """Returns the same view `ms` later, with everything just read again."""
     moved = {name: getattr(getattr(view, RECORD_OF[name]), name) + ms for name in RECENT}
-    newest = replace(view.snapshots.newest, seen_ms=view.snapshots.newest.seen_ms + ms)
+    newest = changed(view.snapshots.newest, seen_ms=view.snapshots.newest.seen_ms + ms)
     return changed(view, now_ms=view.now_ms + ms, newest=newest, **moved)
 
 

@@ -58,7 +58,7 @@ def test_a_call_goes_on_beside_and_its_end_is_told_with_what_it_raised() -> None
         go_on.wait(WAIT_S)
         raise BusUnavailable("away")
 
-    begun = ConcurrentCalls(lambda _: told.set()).start_call(call)
+    begun = ConcurrentCalls(told.set).start_call(call)
     assert not begun.is_over
     go_on.set()
     with pytest.raises(BusUnavailable):
@@ -70,7 +70,7 @@ def test_a_call_goes_on_beside_and_its_end_is_told_with_what_it_raised() -> None
 def test_calls_one_after_the_other_have_one_thread() -> None:
     """A bus keeps a connection for each thread."""
     threads: set[int] = set()
-    beside = ConcurrentCalls(lambda _: None)
+    beside = ConcurrentCalls(lambda: None)
     for _ in range(20):
         beside.start_call(lambda: threads.add(threading.get_ident())).wait()
     assert len(threads) == 1
@@ -85,7 +85,7 @@ def test_the_end_waits_for_a_call_under_way() -> None:
         go_on.wait(WAIT_S)
         ended.append(1)
 
-    beside = ConcurrentCalls(lambda _: None)
+    beside = ConcurrentCalls(lambda: None)
     beside.start_call(call)
     threading.Timer(0.05, go_on.set).start()
     beside.close()
@@ -94,7 +94,7 @@ def test_the_end_waits_for_a_call_under_way() -> None:
 
 def test_a_call_that_hangs_keeps_none_behind_it_waiting() -> None:
     hung = threading.Event()
-    beside = ConcurrentCalls(lambda _: None)
+    beside = ConcurrentCalls(lambda: None)
 
     def hang() -> None:
         hung.wait(WAIT_S)

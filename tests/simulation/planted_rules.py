@@ -26,7 +26,7 @@ from hotspare.ha.rules.view import StreamView, View
 from hotspare.model.quality import Quality
 from hotspare.rows.batch import NextInput
 from tests.simulation.faults import FaultKind
-from tests.simulation.planting import both, planted, with_facts
+from tests.simulation.planting import both, planted
 
 FOREVER_MS = 1 << 60
 
@@ -123,7 +123,7 @@ def outputs_before_records() -> Any:
         for stream, known in state.streams.items():
             if known.unrecorded is not None and not known.unrecorded.sequence:
                 state.streams[stream] = replace(known, unrecorded=None)
-        return right(state, view._replace(streams=stream_views(state)), codec)
+        return right(state, replace(view, streams=stream_views(state)), codec)
 
     return patch.object(publishing, "next_commit", next_commit)
 
@@ -146,7 +146,7 @@ def renew_without_progress() -> Any:
     keep = lease.lease_duties
 
     def renewed(view: View, owed: publishing_rules.DueTimes) -> Iterator[do.Duty]:
-        return keep(with_facts(view, lease=replace(view.lease, has_progressed=True)), owed)
+        return keep(replace(view, lease=replace(view.lease, has_progressed=True)), owed)
 
     return patch.object(lease, "lease_duties", renewed)
 
@@ -317,7 +317,7 @@ def trimmed_without_progress() -> Any:
 
     def is_due(view: View, stream: StreamView, sequence: int) -> bool:
         later = replace(stream.quality, progress_events=stream.quality.progress_events and 10**9)
-        return right(view, stream._replace(quality=later), sequence)
+        return right(view, replace(stream, quality=later), sequence)
 
     return patch.object(publishing_rules, "is_progress_due", is_due)
 

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, cast
+from typing import Any
 
-from hotspare.ha.rules.view import View
 from tests.simulation.faults import FaultKind
 
 
@@ -47,20 +46,6 @@ def planted(*favours: FaultKind, groups: Groups = Groups.ONE) -> Callable[[Calla
         return plant
 
     return register
-
-
-class _Overlaid:
-    def __init__(self, view: View, facts: dict[str, object]) -> None:
-        self._view = view
-        self.__dict__.update(facts)
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._view, name)
-
-
-def with_facts(view: View, **facts: object) -> View:
-    """Returns a view with other facts, for a rule; `view` may be the one that records what the rule reads."""
-    return cast(View, _Overlaid(view, facts))
 
 
 @contextmanager

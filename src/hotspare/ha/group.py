@@ -72,7 +72,6 @@ class GroupEngine:
         self._definition = definition
         self._identity = identity
         self._ports = ports
-        self._serialised_ports = replace(ports, unlocked=self._unlocked, yield_to_steps=self._yield_to_steps)
         self._folder = folder
         self._lock = threading.RLock()
         self._called = threading.Condition(self._lock)
@@ -187,7 +186,8 @@ class GroupEngine:
                 pass
 
     def _serialised_steps(self) -> Iterator[do.HaAction]:
-        return ha_loop.perform_due(self._started(), self._serialised_ports)
+        ports = replace(self._ports, unlocked=self._unlocked, yield_to_steps=self._yield_to_steps)
+        return ha_loop.perform_due(self._started(), ports)
 
     def _yield_to_steps(self) -> None:
         """Waits while another thread computes a batch or performs actions, at most `_YIELD_S` (`Ports.yield_to_steps`)."""
@@ -233,12 +233,6 @@ class GroupEngine:
     def status(self) -> GroupStatus:
         with self._lock:
             return _status_of(self._started())
-
-    @property
-    def is_result_awaited(self) -> bool:
-        """Whether `run_ha_loop` has to be called when a call of `Ports.start_call` succeeds, and not only when it fails. Callable
-        from any thread, without the lock."""
-        return self._state is None or self._state.is_result_awaited
 
     @property
     def role(self) -> Role:

@@ -1,9 +1,9 @@
 """The memory of one engine about one group; it belongs to that group and never to the process.
 
 Facts that decisions use are in the records of `rules.facts`. The modules that act and record results (`perform`, `ha_loop`, and
-those that they call) replace these records. Views pass the same records to `decide`, together with facts about the core, the held
-outputs and the calls under way (`view_of`). `ClockSkew` and the counts are figures of this process for users: no snapshot contains
-them, and no decision depends on them.
+those that they call) replace these records. `view_of` passes the same records to `decide`, together with facts about the core, the
+held outputs and the calls under way. `ClockSkew` and the counts are figures of this process for users: no snapshot contains them,
+and no decision depends on them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from hotspare.ha.outputs.transaction import Transaction
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import facts, renumbering
 from hotspare.ha.rules.commit_budget import CommitBudget
-from hotspare.ha.rules.facts import LONG_AGO_MS
-from hotspare.ha.rules.remembered_view import RememberedView
 from hotspare.ha.rules.roles import Reason
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.rules.upgrading import Agreement
@@ -153,12 +151,11 @@ class PromotionTimes:
 
 @dataclass(slots=True)
 class InboundState:
-    """An inbound partition with its facts, the estimated difference of the clocks, and the time of the last arrival."""
+    """An inbound partition with its facts and the estimated difference of the clocks."""
 
     partition: Partition
     facts: facts.InboundFacts
     skew: ClockSkew = field(default_factory=ClockSkew)
-    arrived_ms: int = LONG_AGO_MS
 
 
 @dataclass
@@ -205,8 +202,6 @@ class GroupState:
     """The count of rows that one input row may cause in one part."""
     transaction: Transaction | None = None
     """The transaction under way, of which there is at most one; None without one."""
-    is_result_awaited: bool = True
-    """Whether the HA loop has to run as soon as the transaction under way is over, even if it succeeds."""
     epoch_request: EpochRequest[Agreement | None] | None = None
     """The request for the newest epoch, made after the last fence."""
     epoch_durable: PendingCall | None = None
@@ -228,10 +223,6 @@ class GroupState:
     unknown_counts: UnknownCounts = field(default_factory=UnknownCounts)
     alarms: dict[tuple[HaEventKind, str], int] = field(default_factory=dict)
     """The time of the last report of an alarm, by kind and reason (`recording.alarm`)."""
-    remembered: RememberedView | None = None
-    """The view of the last decision; None before the first."""
-    read_interval_ms: int | None = None
-    """The interval between two reads of the bus that the host was last given."""
 
     def __post_init__(self) -> None:
         self.streams = {name: facts.StreamFacts() for name in self.held.streams}
@@ -250,8 +241,8 @@ class GroupState:
     @property
     def differences(self) -> list[facts.Difference]:
         """The differences between this engine's outputs and the committed ones, at most one per stream, sorted by stream."""
-        found = {name: each.difference for name, each in self.streams.items() if each.difference is not None}
-        return [found[name] for name in sorted(found)]
+        found = ((name, stream.difference) for name, stream in sorted(self.streams.items()))
+        return [difference for _, difference in found if difference is not None]
 
 
 def stream_views(state: GroupState) -> dict[str, StreamView]:
@@ -290,7 +281,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
     return View(
         now_ms=ports.clock_ms(),
         settings=state.settings,
-        engine=state.identity.engine,
+        engine=state.engine,
         role_state=state.role_state,
         shard=state.topics.shard,
         leadership=state.leadership,
@@ -299,18 +290,15 @@ def view_of(state: GroupState, ports: Ports) -> View:
         membership=state.membership,
         last_runs=state.last_runs,
         intake=state.intake,
-        inbound=tuple([each.facts for each in state.inbound]),
-        arrivals_ms=tuple([each.arrived_ms for each in state.inbound]),
+        inbound=tuple(each.facts for each in state.inbound),
         publishing=state.publishing,
         streams=stream_views(state),
-        difference=next(iter(state.differences), None),
         snapshots=state.snapshots,
         persisting=state.persisting,
         projects=state.projects,
         warming=state.warming,
         peer=ports.peers.status(),
-        core=CoreView(core.is_between_batches, tuple(core.blocking_partitions)),
-        has_new_state=state.order != state.snapshots.snapshot_order,
+        core=CoreView(state.order, core.is_between_batches, tuple(core.blocking_partitions)),
         under_way=under_way,
         commit_rows=state.budget.rows,
         commit_bytes=state.budget.bytes,
@@ -318,17 +306,6 @@ def view_of(state: GroupState, ports: Ports) -> View:
         own_digests=_own_digests(state),
         wall_ms=ports.wall_us() // 1_000,
     )
-
-
-def decided_from(state: GroupState, ports: Ports) -> RememberedView:
-    """Returns the view of this moment, from which only those rules are evaluated again that read a fact which has changed since the
-    last call. It is valid until the next call."""
-    view = view_of(state, ports)
-    if state.remembered is None:
-        state.remembered = RememberedView(view)
-    else:
-        state.remembered.update(view)
-    return state.remembered
 
 
 def _own_digests(state: GroupState) -> Mapping[str, int]:

@@ -85,8 +85,8 @@ class Ports:
     pause                 waits for a time in milliseconds, while an engine joins
     wall_us               this machine's time of day, for reports and schedules only
     repeat_in_background  as `ha.calls.background_repeater.BackgroundRepeater`
-    start_call            makes a call, now or in another thread. After a call in another thread that failed, or whose result is
-                          awaited (`GroupEngine.is_result_awaited`), `GroupEngine.run_ha_loop` must be called
+    start_call            makes a call, now or in another thread. After a call in another thread, `GroupEngine.run_ha_loop` must
+                          be called
     set_read_interval_ms  sets the minimum time between two reads of the bus while little input arrives; must not block
     restrict_reading      sets the only partitions (index of the topic, number) to read from now on, empty for all; must not block
     unlocked              a context in which a promotion's call runs while batches are computed and held. The call may use only what

@@ -63,14 +63,14 @@ class _ConcurrentCall:
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
-        self.error: Exception | None = None
+        self._error: Exception | None = None
         self.over = threading.Event()
 
     def run(self) -> None:
         try:
             self._call()
         except Exception as error:
-            self.error = error
+            self._error = error
 
     @property
     def is_over(self) -> bool:
@@ -78,18 +78,18 @@ class _ConcurrentCall:
 
     def wait(self) -> None:
         self.over.wait()
-        if self.error is not None:
-            raise self.error
+        if self._error is not None:
+            raise self._error
 
 
 class ConcurrentCalls:
-    """Makes calls in other threads. Thread-safe. `on_end` is called in the other thread after each call, with the error of the call
-    or None, and must not block or raise.
+    """Makes calls in other threads. Thread-safe. `on_end` is called in the other thread after each call, and must not block or
+    raise.
 
     A call that hangs does not delay later calls: they get another thread. The threads are daemons.
     """
 
-    def __init__(self, on_end: Callable[[Exception | None], None]) -> None:
+    def __init__(self, on_end: Callable[[], None]) -> None:
         self._on_end = on_end
         self._lock = threading.Lock()
         self._idle: list[_Calls] = []
@@ -122,4 +122,4 @@ class ConcurrentCalls:
             with self._lock:
                 self._idle.append(calls)
             made.over.set()
-            self._on_end(made.error)
+            self._on_end()

@@ -179,7 +179,7 @@ class HostedGroup:
         stack.callback(peers.close)
         spill = make_scratch("held")
         stack.callback(shutil.rmtree, spill, ignore_errors=True)
-        beside = ConcurrentCalls(self._on_call_end)
+        beside = ConcurrentCalls(self.wake.set)
         stack.callback(beside.close)
         ports = Ports(
             bus=shared.bus,
@@ -224,10 +224,6 @@ class HostedGroup:
             prefixes=shared.plan.prefixes,
         )
         stack.callback(self.connectors.stop)
-
-    def _on_call_end(self, error: Exception | None) -> None:
-        if error is not None or self.engine.is_result_awaited:
-            self.wake.set()
 
     def start(self) -> StartPlan:
         """Joins the group, after restoring the persisted snapshot that the options or the project name. Raises what

@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple
 
 from hotspare.bus.contract import Partition
 
@@ -72,7 +71,8 @@ class StoreJobResult:
     bytes: int = 0
 
 
-class StoreLoad(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StoreLoad:
     """A summary of the store's jobs at one moment, for decisions."""
 
     is_writing: bool = False
@@ -82,9 +82,6 @@ class StoreLoad(NamedTuple):
     """The earliest `last_progress_ms` of the running jobs; None if no job runs."""
     stuck: int = 0
     """The count of jobs that were given up and have not ended."""
-
-
-_NO_LOAD = StoreLoad()
 
 
 @dataclass(slots=True)
@@ -97,8 +94,6 @@ class StoreJobs:
 
     @property
     def current_load(self) -> StoreLoad:
-        if not self.running and not self.stuck:
-            return _NO_LOAD
         works = [job.kind for job in self.running]
         return StoreLoad(
             is_writing=StoreJobKind.WRITE in works,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from hotspare.base.inbound_role import InboundRole
 from hotspare.flow.head.unknown_members import sentence_of, unknown_of
 from hotspare.ha.effects import committed, inbound_check, perform, recording, snapshots, warming
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import GroupState, decided_from
+from hotspare.ha.group_state import GroupState, view_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import decide, intake
@@ -27,46 +27,32 @@ ACTIONS_PER_HA_LOOP_MAX = 200
 
 def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
     """Performs the due actions one after another, and yields each before performing it. Ends if all due actions were already
-    performed in this run, after ACTIONS_PER_HA_LOOP_MAX, or after a transaction was begun while nothing else was due.
+    performed in this run, or after ACTIONS_PER_HA_LOOP_MAX.
 
     So an action that falls due again during slow calls waits for the next run, and the next batch is processed first. Publishing
     may repeat, and permits every other action again: the held outputs are finite, but committing a backlog may take many leases.
     """
     done: list[do.HaAction] = []
-    state.is_result_awaited = True  # first: an end that the views of this run do not show wakes the HA loop
     for _ in range(ACTIONS_PER_HA_LOOP_MAX):
         snapshots.record_store_results(state, ports)
         inbound_check.apply_inbound_findings(state)
-        view = decided_from(state, ports)
-        _set_read_interval(state, ports, view.evaluate(decide.read_interval_ms))
-        due: Sequence[do.HaAction] = decide.decide(view)
-        due = [each for each in due if isinstance(each, do.Publish) or each not in done]
-        if not due:
+        view = view_of(state, ports)
+        ports.set_read_interval_ms(decide.read_interval_ms(view))
+        due = decide.decide(view)
+        action = next((each for each in due if isinstance(each, do.Publish) or each not in done), None)
+        if action is None:
             return
-        action = due[0]
         if isinstance(action, do.Publish):
             done.clear()
         else:
             done.append(action)
         yield action
         perform.perform(action, state, ports)
-        if len(due) == 1 and isinstance(action, do.Publish) and _is_committing(state):
-            return
-
-
-def _is_committing(state: GroupState) -> bool:
-    return state.transaction is not None and not state.transaction.call.is_over
 
 
 def next_due_ms(state: GroupState, ports: Ports) -> int | None:
     """Returns when the next action falls due if nothing else happens, on the ports' clock; None if no action is pending."""
-    return decide.next_due_ms(decided_from(state, ports))
-
-
-def _set_read_interval(state: GroupState, ports: Ports, interval_ms: int) -> None:
-    if interval_ms != state.read_interval_ms:
-        state.read_interval_ms = interval_ms
-        ports.set_read_interval_ms(interval_ms)
+    return decide.next_due_ms(view_of(state, ports))
 
 
 def enter_first_role(state: GroupState, ports: Ports) -> None:
@@ -145,7 +131,7 @@ def _record_arrivals(state: GroupState, ports: Ports, decoded: pa.RecordBatch | 
     for inbound in state.inbound:
         own = (columns["topic"] == inbound.facts.topic_index) & (columns["partition"] == inbound.facts.number)
         if own.any():
-            inbound.arrived_ms = now_ms
+            inbound.facts = replace(inbound.facts, arrived_ms=now_ms)
             if next_input is NextInput.AWAITED and inbound.facts.kind is not InboundRole.OUTPUTS:
                 inbound.skew.add_sample(now_ms, read_us, int(columns["time_us"][own][-1]))
 

@@ -49,7 +49,6 @@ def publish(_: do.Publish, state: GroupState, ports: Ports) -> None:
         state.promotion_times.publish_ms = view.now_ms
     call = ports.start_call(partial(state.producer.publish, state.role_state.epoch, following.commit))
     state.transaction = Transaction(following, call, view.now_ms)
-    state.is_result_awaited = rules.is_result_urgent(view, following.rows, following.cut_stream)
 
 
 def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from hotspare.ha.rules.roles import Reason
 
@@ -238,7 +238,8 @@ class Leave(HaAction):
         return f"stops: {self.detail or self.reason.value}"
 
 
-class Duty(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Duty:
     """An action, and the time at which it falls due."""
 
     due_ms: int

@@ -8,10 +8,6 @@ committed, and the time. `duties` yields all that this engine has to do, each wi
 first. The HA loop performs the first that is due, which has one effect outside, and decides again. Between two effects an engine
 may die or sleep, and every rule here holds whatever the others do meanwhile.
 
-`agenda` names the rules that apply. Each yields its duties from facts alone: it states the time at which a duty falls due instead
-of comparing it with the present time. So the HA loop need not evaluate a rule again until a fact changes that it read
-(`remembered_view`).
-
 Two services move the role, and neither is trusted with more than it can prove:
 
   Coordination keeps one record: the epoch, its holder, and the end of the holder's lease. It decides which engine *may try*:
@@ -56,7 +52,7 @@ those of their subjects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from hotspare.base.inbound_role import InboundRole
 from hotspare.ha.rules import actions as do
@@ -64,19 +60,16 @@ from hotspare.ha.rules import divergence, lease, persisting, publishing, snapsho
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.facts import OtherMember
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
-from hotspare.ha.rules.view import PeerStatus, RuleEvaluator, View
-
-Rule = Callable[[View], Iterator[Duty]]
+from hotspare.ha.rules.view import PeerStatus, View
 
 
-def decide(view: RuleEvaluator) -> tuple[do.HaAction, ...]:
+def decide(view: View) -> tuple[do.HaAction, ...]:
     """Returns all due actions, most urgent first. Callers perform only the first before they decide again, because its result may
     change the rest."""
-    now_ms = view.now_ms
-    return tuple([duty.action for duty in duties(view) if duty.due_ms <= now_ms])
+    return tuple(duty.action for duty in duties(view) if duty.due_ms <= view.now_ms)
 
 
-def next_due_ms(view: RuleEvaluator) -> int | None:
+def next_due_ms(view: View) -> int | None:
     """Returns the time at which the next duty falls due if nothing else happens before; None without any duty."""
     return min((duty.due_ms for duty in duties(view)), default=None)
 
@@ -92,25 +85,23 @@ def read_interval_ms(view: View) -> int:
     return max(settings.read_interval_ms, settings.spare_interval_ms) if is_spare else settings.read_interval_ms
 
 
-def duties(view: RuleEvaluator) -> Iterator[Duty]:
+def duties(view: View) -> Iterator[Duty]:
     """Yields this engine's duties with their due times, most urgent first."""
-    for rule in view.evaluate(agenda):
-        yield from view.evaluate(rule)
-
-
-def agenda(view: View) -> tuple[Rule, ...]:
-    """Returns the rules that apply to this engine, the most urgent first."""
-    role = view.role_state.role
-    if role in ENDS or role is Role.JOINING:
-        return ()
-    if view.role_state.refusal or _is_stalled(view):
-        return snapshots.store_timeout_duties, _leave
-    return snapshots.store_timeout_duties, *_AGENDAS[role](view)
-
-
-def _leave(view: View) -> Iterator[Duty]:
-    refusal = view.role_state.refusal
-    yield Duty(0, do.Leave(Reason.REFUSED, refusal) if refusal else do.Leave(Reason.PIPELINE_STALLED))
+    if view.role_state.role in ENDS or view.role_state.role is Role.JOINING:
+        return
+    yield from snapshots.store_timeout_duties(view)
+    if view.role_state.refusal:
+        yield Duty(0, do.Leave(Reason.REFUSED, view.role_state.refusal))
+    elif _is_stalled(view):
+        yield Duty(0, do.Leave(Reason.PIPELINE_STALLED))
+    elif view.role_state.role is Role.STANDBY:
+        yield from _standby(view)
+    elif view.role_state.role is Role.WARMING:
+        yield from _warming(view)
+    elif view.role_state.role is Role.PROMOTING:
+        yield from _promoting(view)
+    else:
+        yield from _active(view)
 
 
 def vacancy(view: View) -> Reason | None:
@@ -223,34 +214,33 @@ def _place_in_turn(view: View, engine: str) -> int:
     return (names.index(engine) - view.shard.number) % len(names)
 
 
-def _standby_agenda(view: View) -> tuple[Rule, ...]:
+def _standby(view: View) -> Iterator[Duty]:
     if view.role_state.is_stop_requested:
-        return (_leave_on_request,)
-    return _campaign, divergence.divergence_duties, _watch_leader, _polls, _ticks, _read_progress, _snapshots
-
-
-def _leave_on_request(_: View) -> Iterator[Duty]:
-    yield Duty(0, do.Leave(Reason.STOP_ASKED))
-
-
-def _campaign(view: View) -> Iterator[Duty]:
-    """Yields the record of a vacancy that began, ended or has another reason; otherwise the campaign for the free role."""
-    leader, known = view.leadership.leader, view.leadership.vacancy
-    if leader is None:
+        yield Duty(0, do.Leave(Reason.STOP_ASKED))
         return
-    reason = vacancy(view)
-    if (known.reason if known else None) is not reason or (known is not None and known.epoch != leader.epoch):
-        yield Duty(0, do.RecordVacancy(leader.epoch, reason))
-    elif reason is not None and (due_ms := _campaign_due_ms(view)) is not None:
-        yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.Campaign(leader.epoch, reason))
+    leader = view.leadership.leader
+    if leader is not None:
+        reason = vacancy(view)
+        known = view.leadership.vacancy
+        if (known.reason if known else None) is not reason or (known is not None and known.epoch != leader.epoch):
+            yield Duty(0, do.RecordVacancy(leader.epoch, reason))
+        elif reason is not None and (due_ms := _campaign_due_ms(view)) is not None:
+            yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.Campaign(leader.epoch, reason))
+    yield from divergence.divergence_duties(view)
+    yield from _watch_leader(view)
+    yield from _refresh_member(view)
+    yield from _check_inbound(view)
+    yield from _read_qualities(view)
+    yield from two_projects.project_read_duties(view)
+    yield from _ticks(view)
+    yield from _read_progress(view)
+    yield from snapshots.candidate_duties(view)
+    yield from persisting.duties(view)
+    yield from snapshots.snapshot_duties(view)
 
 
-def _warming_agenda(_: View) -> tuple[Rule, ...]:
-    return _end_warming, _watch_leader, _polls, _read_progress
-
-
-def _end_warming(view: View) -> Iterator[Duty]:
-    """Yields the end of warming. Until then the engine compares and reports, but performs nothing that needs a complete state."""
+def _warming(view: View) -> Iterator[Duty]:
+    """Yields the duties of a warming engine: it compares and reports, but performs nothing that needs a complete state."""
     assert view.warming is not None
     difference = view.difference
     if view.role_state.is_stop_requested:
@@ -264,6 +254,11 @@ def _end_warming(view: View) -> Iterator[Duty]:
         yield Duty(0, do.Leave(Reason.REFUSED, f"the state rebuilt from recent input differs from the group's: {what}"))
     elif warming.is_eligible(view.warming, (stream.facts for stream in view.streams.values())):
         yield Duty(0, do.BecomeEligible())
+    yield from _watch_leader(view)
+    yield from _refresh_member(view)
+    yield from _check_inbound(view)
+    yield from _read_qualities(view)
+    yield from _read_progress(view)
 
 
 def _watch_leader(view: View) -> Iterator[Duty]:
@@ -274,26 +269,6 @@ def _watch_leader(view: View) -> Iterator[Duty]:
     # at the very end of the lease it is read again, so that a campaign never follows from an old record
     wait_ms = min(poll_ms, leader.lease_left_ms) if leader.lease_left_ms > 0 else poll_ms
     yield Duty(max(view.leadership.leader_read_ms + wait_ms, view.contacts.coordination_retry_ms), do.ReadLeader(Reason.TIMER))
-
-
-def _polls(view: View) -> Iterator[Duty]:
-    """Yields the next of each read that an engine repeats at an interval."""
-    is_active = view.role_state.role is Role.ACTIVE
-    if is_active:
-        yield from _read_switchover(view)
-    yield from _refresh_member(view)
-    yield from _check_inbound(view)
-    if is_active:
-        yield from _trim_bus(view)
-    yield from _read_qualities(view)
-    if view.role_state.role is not Role.WARMING:
-        yield from two_projects.project_read_duties(view)
-
-
-def _snapshots(view: View) -> Iterator[Duty]:
-    yield from snapshots.candidate_duties(view)
-    yield from persisting.duties(view)
-    yield from snapshots.snapshot_duties(view)
 
 
 def _refresh_member(view: View) -> Iterator[Duty]:
@@ -333,32 +308,25 @@ def _is_stalled(view: View) -> bool:
     return 0 < view.settings.pipeline_stall_ms <= view.intake.stalled_ms
 
 
-def _promoting_agenda(view: View) -> tuple[Rule, ...]:
+def _promoting(view: View) -> Iterator[Duty]:
+    """Yields the next step of a promotion: fence, read progress, read the epoch again, become active. A step waits for the retry
+    time of its service."""
     leader = view.leadership.leader
     if leader is None:
-        return (_read_unknown_leader,)
+        yield Duty(view.contacts.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
+        return
     if leader.epoch > view.role_state.epoch or leader.holder != view.engine:
-        return (_step_down,)
+        yield Duty(0, do.StepDown(Reason.NEWER_EPOCH))
+        return
     if view.role_state.is_stop_requested:
-        return (_abandon_promotion,)
-    return lease.promotion_lease_duties, _free_the_bus, _next_step
-
-
-def _read_unknown_leader(view: View) -> Iterator[Duty]:
-    yield Duty(view.contacts.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
-
-
-def _step_down(_: View) -> Iterator[Duty]:
-    yield Duty(0, do.StepDown(Reason.NEWER_EPOCH))
-
-
-def _abandon_promotion(view: View) -> Iterator[Duty]:
-    yield Duty(view.contacts.coordination_retry_ms, do.GiveUp("", Reason.STOP_ASKED))
+        yield Duty(view.contacts.coordination_retry_ms, do.GiveUp("", Reason.STOP_ASKED))
+        return
+    yield from lease.promotion_lease_duties(view)
+    yield from _free_the_bus(view)
+    yield from _next_step(view)
 
 
 def _next_step(view: View) -> Iterator[Duty]:
-    """Yields the next step of a promotion: fence, read progress, read the epoch again, become active. A step waits for the retry
-    time of its service."""
     if view.role_state.step is Step.WON:
         yield Duty(view.contacts.bus_retry_ms, do.Fence(view.role_state.epoch))
     elif view.role_state.step is Step.FENCED:
@@ -387,21 +355,14 @@ def _free_the_bus(view: View) -> Iterator[Duty]:
     yield Duty(due_ms, do.EndLockHolder(*view.contacts.lock_holder))
 
 
-def _active_agenda(view: View) -> tuple[Rule, ...]:
+def _active(view: View) -> Iterator[Duty]:
     leader = view.leadership.leader
     if leader is not None and (leader.epoch > view.role_state.epoch or leader.holder != view.engine):
-        return (_step_down,)
+        yield Duty(0, do.StepDown(Reason.NEWER_EPOCH))
+        return
     if view.difference is not None:
-        return (_diverge,)
-    return _publish, _ticks, _polls, _snapshots
-
-
-def _diverge(_: View) -> Iterator[Duty]:
-    yield Duty(0, do.Diverge())
-
-
-def _publish(view: View) -> Iterator[Duty]:
-    """Yields the next transaction, or the wait for the one under way, and the lease. Hands over once everything is committed."""
+        yield Duty(0, do.Diverge())
+        return
     if any(stream.facts.is_shift_unknown and not stream.is_behind for stream in view.streams.values()):
         yield Duty(0, do.RenumberOutputs())
     yield from _free_the_bus(view)
@@ -417,6 +378,16 @@ def _publish(view: View) -> Iterator[Duty]:
     if owed.oversized_ms is not None and owed.await_ms is None:
         yield Duty(max(owed.oversized_ms, view.contacts.bus_retry_ms), do.Publish())
     yield from lease.lease_duties(view, owed)
+    yield from _ticks(view)
+    yield from _read_switchover(view)
+    yield from _refresh_member(view)
+    yield from _check_inbound(view)
+    yield from _trim_bus(view)
+    yield from _read_qualities(view)
+    yield from two_projects.project_read_duties(view)
+    yield from snapshots.candidate_duties(view)
+    yield from persisting.duties(view)
+    yield from snapshots.snapshot_duties(view)
 
 
 def _hand_over(view: View) -> Iterator[Duty]:
@@ -437,15 +408,6 @@ def _ticks(view: View) -> Iterator[Duty]:
     for index, partition in own if is_active else two_projects.partitions_for_spare_ticks(view, own):
         yield Duty(max(partition.ticked_ms + settings.tick_interval_ms, view.contacts.bus_retry_ms), do.Tick(index, Reason.TIMER))
         if (partition.topic_index, partition.number) in view.core.blocking_partitions:
-            idle_since_ms = max(view.arrivals_ms[index], partition.ticked_ms)
+            idle_since_ms = max(partition.arrived_ms, partition.ticked_ms)
             due_ms = max(idle_since_ms + settings.merge_wait_ms, view.contacts.bus_retry_ms)
             yield Duty(due_ms, do.Tick(index, Reason.IDLE_PARTITION))
-
-
-_AGENDAS: dict[Role, Callable[[View], tuple[Rule, ...]]] = {
-    Role.STANDBY: _standby_agenda,
-    Role.WARMING: _warming_agenda,
-    Role.PROMOTING: _promoting_agenda,
-    Role.ACTIVE: _active_agenda,
-}
-"""The rules of each role that takes part."""

@@ -285,10 +285,12 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class InboundFacts:
-    """An inbound partition, identified by its topic's index and its number, with the time of its last tick."""
+    """An inbound partition, identified by its topic's index and its number, with the times of its last arrival and its last
+    tick."""
 
     topic_index: int
     number: int
+    arrived_ms: int = LONG_AGO_MS
     ticked_ms: int = LONG_AGO_MS
     ticked_offset: int = -1
     """The offset of the newest tick that this engine appended."""

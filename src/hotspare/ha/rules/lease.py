@@ -52,12 +52,6 @@ def may_renew_meanwhile(now_ms: int, since_ms: int, fruitless_since_ms: int | No
     )
 
 
-def _is_fruitless(view: View) -> bool:
-    """Whether the time is over for which an engine whose commits fail keeps its lease."""
-    since_ms = view.lease.fruitless_since_ms
-    return since_ms is not None and not may_keep_lease_without_commits(view.now_ms, since_ms, view.settings)
-
-
 def promotion_lease_duties(view: View) -> Iterator[Duty]:
     settings, lease = view.settings, view.lease
     if may_renew_meanwhile(view.now_ms, view.role_state.step_ms, lease.fruitless_since_ms, settings):
@@ -83,7 +77,9 @@ def lease_duties(view: View, owed: DueTimes) -> Iterator[Duty]:
     owes = owed.publish_ms is not None or owed.await_ms is not None
     if view.leadership.leader is None:
         yield Duty(retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
-    elif lease.has_progressed and not (owes and _is_fruitless(view)):
+    elif lease.has_progressed and not (
+        owes and not may_keep_lease_without_commits(view.now_ms, lease.fruitless_since_ms, settings)
+    ):
         yield Duty(max(lease.renewed_ms + settings.renew_interval_ms, retry_ms), do.Renew())
     else:
         # without renewal another engine may hold the role by then

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from hotspare.bus.contract import Progress
 from hotspare.ha.rules import project_changes
@@ -17,7 +16,8 @@ from hotspare.rows.batch import NextInput
 NOTHING = Progress(0, None, 0, 0)
 
 
-class DueTimes(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class DueTimes:
     """The times at which an active engine's duties to its streams fall due; None without such a duty.
 
     `publish_ms`: publish held outputs that are not known to be committed. `progress_ms`: write progress of outputs already on the
@@ -112,15 +112,6 @@ def await_due_ms(view: View) -> int | None:
     if transaction.is_over or is_leaving(view) or _fills_a_commit(view):
         return LONG_AGO_MS
     return transaction.begun_ms + view.settings.commit_patience_ms
-
-
-def is_result_urgent(view: View, rows: int, cut_stream: str) -> bool:
-    """Whether the end of a transaction has to be recorded at once: further outputs or a hand-over wait for it, or it is the first
-    of a promotion. The end of any other, unless it fails, may be recorded with the next batch.
-
-    `view`: when it begins. `rows`, `cut_stream`: its outputs, and the first stream of which it leaves some (`NextCommit`).
-    """
-    return not rows or cut_stream != "" or is_leaving(view) or view.publishing.is_first_commit_due
 
 
 def progress_due_ms(view: View) -> int | None:

@@ -100,7 +100,7 @@ def snapshot_duties(view: View) -> Iterator[Duty]:
 
 
 def _has_new_state(view: View) -> bool:
-    return view.core.is_between_batches and view.has_new_state
+    return view.core.is_between_batches and view.core.order != view.snapshots.snapshot_order
 
 
 def snapshot_due_ms(view: View) -> int | None:
@@ -126,13 +126,10 @@ def _by_time(view: View, turn: int) -> int | None:
 
 
 def _by_events(view: View, turn: int) -> int | None:
-    count, known = view.settings.snapshot_events, view.snapshots
-    if not count:
-        return None
-    taken = view.intake.events_taken
+    count, known, taken = view.settings.snapshot_events, view.snapshots, view.intake.events_taken
     is_late = not turn or taken - known.newest.seen_events >= (LATE_INTERVALS + turn - 1) * count
     late_ms = known.newest.seen_ms + turn * EVENTS_TURN_MS if turn else 0
-    return _after_retry_pause(view, late_ms) if taken - known.written_events >= count and is_late else None
+    return _after_retry_pause(view, late_ms) if count and taken - known.written_events >= count and is_late else None
 
 
 def _by_schedule(view: View, turn: int) -> int | None:

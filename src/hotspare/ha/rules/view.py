@@ -3,10 +3,10 @@ from it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
-from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Protocol
 
 from hotspare.base.shard import WHOLE, Shard
 from hotspare.coordination.contract import Leader
@@ -31,8 +31,6 @@ from hotspare.ha.rules.facts import (
 from hotspare.ha.rules.settings import GroupSettings
 from hotspare.model.quality import PRECISE, Quality
 
-T = TypeVar("T")
-
 
 class PeerStatus(Enum):
     """The evidence about the role's holder from a connection to it. CLOSED may be wrong; such an error costs only delay."""
@@ -55,16 +53,14 @@ class PeerPort(Protocol):
     def status(self) -> PeerStatus: ...
 
 
-_EMPTY: Mapping[str, Any] = MappingProxyType({})
-
-
-class StreamView(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class StreamView:
     """An output stream: its facts, its quality, and its held outputs, which are those after `base_sequence` up to `last_sequence`.
 
     `bytes`: the size of the held outputs in memory and on disk.
     """
 
-    facts: StreamFacts = StreamFacts()
+    facts: StreamFacts = field(default_factory=StreamFacts)
     quality: Quality = PRECISE
     was_changed: bool = False
     """Whether the stream's quality was changed while the group ran."""
@@ -77,7 +73,8 @@ class StreamView(NamedTuple):
     """Whether the shift is unknown and this engine has yet to compute outputs of input up to the newest committed output."""
 
 
-class CommitUnderWay(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class CommitUnderWay:
     """The transaction under way since `begun_ms`. `is_over`: its result is available. `sent`: the newest output of each stream in
     it."""
 
@@ -86,23 +83,26 @@ class CommitUnderWay(NamedTuple):
     sent: Mapping[str, int]
 
 
-class CoreView(NamedTuple):
-    """The state of the core's input. `is_between_batches`: all parts of the last batch are computed.
+@dataclass(frozen=True, slots=True)
+class CoreView:
+    """The position of the core. `order`: the sum of its input positions. `is_between_batches`: all parts of the last batch are
+    computed.
 
     `blocking_partitions`: the partitions for which an event of another partition may be waiting.
     """
 
+    order: int = 0
     is_between_batches: bool = True
     blocking_partitions: Collection[tuple[int, int]] = ()
 
 
-class View(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class View:
     """The complete input of one decision. `commit_rows`, `commit_bytes`: the size of the next transaction. `wall_ms`: the time of
     day, only for schedules.
 
-    `difference`: that of the first stream, by name, in which this engine differs from what is committed; None without any.
-    `own_digests`: for each other engine that reports such a difference, this engine's digest of that output, as far as known.
-    `has_new_state`: whether the core has processed input since the state of this engine's newest snapshot.
+    `own_digests`: for each other engine that reports a difference from what is committed, this engine's digest of that output, as
+    far as known.
     """
 
     now_ms: int
@@ -110,43 +110,31 @@ class View(NamedTuple):
     engine: str
     role_state: RoleState
     shard: Shard = WHOLE
-    leadership: Leadership = Leadership()
-    lease: Lease = Lease()
-    contacts: Contacts = Contacts()
-    membership: Membership = Membership()
-    last_runs: LastRuns = LastRuns()
-    intake: Intake = Intake()
+    leadership: Leadership = field(default_factory=Leadership)
+    lease: Lease = field(default_factory=Lease)
+    contacts: Contacts = field(default_factory=Contacts)
+    membership: Membership = field(default_factory=Membership)
+    last_runs: LastRuns = field(default_factory=LastRuns)
+    intake: Intake = field(default_factory=Intake)
     inbound: tuple[InboundFacts, ...] = ()
-    arrivals_ms: tuple[int, ...] = ()
-    """The time of the last arrival in each of `inbound`."""
-    publishing: Publishing = Publishing()
-    streams: Mapping[str, StreamView] = _EMPTY
-    difference: Difference | None = None
-    snapshots: Snapshots = Snapshots()
-    persisting: Persisting = Persisting()
-    projects: Projects = Projects()
+    publishing: Publishing = field(default_factory=Publishing)
+    streams: Mapping[str, StreamView] = field(default_factory=dict)
+    snapshots: Snapshots = field(default_factory=Snapshots)
+    persisting: Persisting = field(default_factory=Persisting)
+    projects: Projects = field(default_factory=Projects)
     warming: Warming | None = None
     # read separately from the records
     peer: PeerStatus = PeerStatus.UNKNOWN
-    core: CoreView = CoreView()
-    has_new_state: bool = False
+    core: CoreView = field(default_factory=CoreView)
     under_way: CommitUnderWay | None = None
     commit_rows: int = 1
     commit_bytes: int = 1
-    store: StoreLoad = StoreLoad()
-    own_digests: Mapping[str, int] = _EMPTY
+    store: StoreLoad = field(default_factory=StoreLoad)
+    own_digests: Mapping[str, int] = field(default_factory=dict)
     wall_ms: int = 0
 
-    def evaluate(self, rule: Callable[[View], T]) -> T:
-        """Returns `rule(self)`."""
-        return rule(self)
-
-
-class RuleEvaluator(Protocol):
-    """Evaluates rules on the facts of one moment: a `View`, or a `RememberedView`, which does only what is necessary."""
-
     @property
-    def now_ms(self) -> int: ...
-
-    def evaluate(self, rule: Callable[[View], T]) -> T:
-        """Returns `rule(view)`. A rule that yields its result is evaluated whole, or as it is iterated."""
+    def difference(self) -> Difference | None:
+        """The difference of the first stream, by name, in which this engine differs from what is committed; None without any."""
+        found = [name for name, stream in self.streams.items() if stream.facts.difference is not None]
+        return self.streams[min(found)].facts.difference if found else None
