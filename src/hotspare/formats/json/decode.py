@@ -27,7 +27,7 @@ from hotspare.formats.json.plain import (
     takes_numbers,
     wrong_kind,
 )
-from hotspare.formats.loops import Fields, Values
+from hotspare.formats.loops import Fields, FieldTexts
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.rows import tuning
@@ -170,7 +170,7 @@ class _Reading:
 
     def typed(self, rows: events.GoodRows) -> tuple[DecodedRows, BadRows]:
         """Returns the events of good rows, and those of the rows that have an invalid text."""
-        values = Values(self._data, fixed(self._fields.spill[:]), fixed(self._fields.begin[:]), fixed(self._fields.size[:]))
+        values = FieldTexts(self._data, fixed(self._fields.spill[:]), fixed(self._fields.begin[:]), fixed(self._fields.size[:]))
         count, wrong = len(rows.message), WrongTexts(len(rows.message))
         text_bytes = int(rows.end[-1] - rows.begin[0] + self._state[events.SPILLED])
         columns = FieldColumns(values, count, self._plan.kinds, text_bytes, _WORDS)
