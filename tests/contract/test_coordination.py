@@ -49,7 +49,6 @@ def test_the_epoch_moves_only_from_the_expected_value(open_coordination_door: Op
     assert (leader.process_id, leader.process_start, leader.host, leader.address) == (7, 1_700_000_000_123, "here", "x:1")
     assert 0 < leader.lease_left_ms <= LONG_MS
     assert two.campaign("g", 1, member("b"), LONG_MS) == 2
-    two.make_durable()
     assert holder(one.leader("g")) == (2, "b", "")
 
 

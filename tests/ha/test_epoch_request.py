@@ -8,7 +8,7 @@ import pytest
 from hotspare.base.errors import CoordinationSuspended
 from hotspare.coordination.contract import Leader
 from hotspare.ha.calls.pending_call import run_inline
-from hotspare.ha.effects.perform import await_durable_epoch, await_epoch, request_epoch
+from hotspare.ha.effects.perform import await_epoch, request_epoch
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules.facts import Projects
 
@@ -20,9 +20,6 @@ class Coordination:
 
     def __init__(self, *answers: Leader | Exception) -> None:
         self.left = list(answers)
-
-    def make_durable(self) -> None:
-        self.leader("g")
 
     def fact(self, group: str, name: str) -> bytes | None:
         """Returns None: no decision was ever made about another project."""
@@ -38,7 +35,7 @@ def world(*answers: Leader | Exception) -> tuple[Any, Ports]:
     ports: Any = SimpleNamespace(
         coordination=Coordination(*answers), start_call=run_inline, unlocked=Ports.__dataclass_fields__["unlocked"].default
     )
-    return SimpleNamespace(group="g", project_hash="a", epoch_request=None, epoch_durable=None, projects=Projects()), ports
+    return SimpleNamespace(group="g", project_hash="a", epoch_request=None, projects=Projects()), ports
 
 
 def test_the_answer_is_the_one_that_was_asked_for() -> None:
@@ -61,12 +58,3 @@ def test_where_the_question_failed_it_is_asked_once_more() -> None:
     with pytest.raises(CoordinationSuspended):
         await_epoch(state, ports)
     assert await_epoch(state, ports) == (NEWEST, None)
-
-
-def test_an_epoch_is_durable_before_anything_is_published_under_it() -> None:
-    """A call that failed is repeated; one that succeeded is not."""
-    state, ports = world(CoordinationSuspended("no answer"), NEWEST)
-    with pytest.raises(CoordinationSuspended):
-        await_durable_epoch(state, ports)
-    await_durable_epoch(state, ports)
-    await_durable_epoch(state, ports)

@@ -5,7 +5,7 @@ The bus and the coordination of one machine both use it; they supply the schema 
 WAL lets readers continue while one process writes. A write takes the lock at its start (BEGIN IMMEDIATE), so nothing is written
 before the lock is held, and no transaction is refused half-way. This module waits for the lock itself, in pauses of at most 2 ms:
 SQLite's own busy handler sleeps up to 100 ms at a time. A killed process releases its locks; a frozen one keeps them, and the
-caller gets an error as soon as that is seen. The wait for any other process ends with an error after `busy_timeout_ms`.
+caller gets an error after `busy_timeout_ms`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import contextlib
 import os
 import sqlite3
 import threading
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from hotspare.base.errors import BusLocked, HotspareError, UsageError
-from hotspare.base.file_locks import LockHolder, lock_holder
+from hotspare.base.file_locks import lock_holder
 from hotspare.base.retry import Retry
 
 _PAUSE_FIRST_S = 0.0002
@@ -32,15 +31,9 @@ _PAUSE_MAX_S = 0.002
 _BUSY_CODES = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL))
 """SQLITE_PROTOCOL is SQLite's answer after a hundred attempts to lock the log's index: the lock's holder makes no progress."""
 _PRIMARY_CODE_MASK = 0xFF
-_HOLDER_LOOK_S = 0.02
-"""How often a waiting call checks whether the lock's holder is stopped, in seconds: that costs up to a millisecond."""
 BUSY_TIMEOUT_MS_MAX = 60_000
 _WRITE_LOCK_BYTE = 120
 """Byte of the file `-shm` that a writer locks, by the format of SQLite's WAL."""
-
-_CHECKPOINT_PAGES = 8_000
-"""The pages in the log (32 MB) from which on a commit copies them into the file. Meanwhile each commit of any process waits longer
-for the disk: with SQLite's default of 1,000 pages, one in fifty took 24 ms and more, instead of 16."""
 
 T = TypeVar("T")
 
@@ -123,7 +116,8 @@ class SqliteFile:
         self._kind = kind
         self._errors = errors
         self._sync = sync
-        self._while_busy = Retry(lasting_s=busy_timeout_ms / 1000, pause_s=_PAUSE_FIRST_S, pause_max_s=_PAUSE_MAX_S)
+        self._busy_timeout_s = busy_timeout_ms / 1000
+        self._while_busy = Retry(lasting_s=self._busy_timeout_s, pause_s=_PAUSE_FIRST_S, pause_max_s=_PAUSE_MAX_S)
         self._local = threading.local()
         self._sessions: weakref.WeakSet[_Session] = weakref.WeakSet()
         self._sessions_lock = threading.Lock()
@@ -143,22 +137,12 @@ class SqliteFile:
         return self._read(read)
 
     def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
-        begun_s = time.monotonic()
-        look_s = begun_s + _HOLDER_LOOK_S
-
-        def may_pass(error: Exception) -> bool:
-            nonlocal look_s
-            if not isinstance(error, sqlite3.Error) or not _is_busy(error):
-                return False
-            if time.monotonic() < look_s:
-                return True
-            holder, look_s = self._lock_holder(), time.monotonic() + _HOLDER_LOOK_S
-            return holder is None or not holder.is_stopped
-
         try:
-            return self._while_busy.call(lambda: read(self._connection()), may_pass)
+            return self._while_busy.call(
+                lambda: read(self._connection()), lambda error: isinstance(error, sqlite3.Error) and _is_busy(error)
+            )
         except sqlite3.Error as error:
-            raise self._failure(error, begun_s) from error
+            raise self._failure(error) from error
 
     @contextlib.contextmanager
     def writing(self, sync: Sync | None = None) -> Iterator[sqlite3.Connection]:
@@ -166,7 +150,7 @@ class SqliteFile:
 
         `sync` overrides the file's setting for this transaction.
         """
-        wanted, begun_s = sync or self._sync, time.monotonic()
+        wanted = sync or self._sync
         if wanted is not self._sync:
             self._set_sync(wanted)
         try:
@@ -176,7 +160,7 @@ class SqliteFile:
                 yield connection
             except sqlite3.Error as error:
                 self._undo(connection)
-                raise self._failure(error, begun_s) from error
+                raise self._failure(error) from error
             except BaseException:
                 self._undo(connection)
                 raise
@@ -184,21 +168,6 @@ class SqliteFile:
         finally:
             if wanted is not self._sync:
                 self._set_sync(self._sync)
-
-    def sync_log(self) -> None:
-        """Writes to the disk what was committed before. SQLite holds no locks on the log's file, so closing it here releases
-        none."""
-        self._check_place()
-        try:
-            handle = os.open(self.path.with_name(self.path.name + "-wal"), os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fdatasync(handle)
-            finally:
-                os.close(handle)
-        except OSError as error:
-            raise self._errors.failed(
-                f"{self._kind.name} {self.path.name} cannot be written to the disk", detail=str(error)
-            ) from error
 
     def close(self) -> None:
         """Closes the connections of all threads; no call may be in progress."""
@@ -225,7 +194,6 @@ class SqliteFile:
         connection = sqlite3.connect(url, timeout=0, isolation_level=None, check_same_thread=False, uri=True)
         try:
             connection.execute(f"PRAGMA synchronous={self._sync.value}")
-            connection.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
         except sqlite3.Error:
             connection.close()
             raise
@@ -273,23 +241,20 @@ class SqliteFile:
             session.close()
             self._local.session = None
 
-    def _lock_holder(self) -> LockHolder | None:
-        return lock_holder(self.path.with_name(self.path.name + "-shm"), _WRITE_LOCK_BYTE) or lock_holder(self.path)
-
-    def _locked(self, waited_s: float) -> HotspareError:
-        holder = self._lock_holder()
+    def _locked(self) -> HotspareError:
+        holder = lock_holder(self.path.with_name(self.path.name + "-shm"), _WRITE_LOCK_BYTE) or lock_holder(self.path)
         error = self._errors.locked(
             f"{self._kind.name} {self.path.name} is locked by another process",
-            detail=f"waited {waited_s * 1000:.0f} ms for its write lock" + (f"; {holder} holds it" if holder else ""),
+            detail=f"waited {self._busy_timeout_s * 1000:.0f} ms for its write lock" + (f"; {holder} holds it" if holder else ""),
             hint="end that process, or resume it" if holder and holder.is_stopped else "",
         )
         if holder is not None and isinstance(error, BusLocked):
             error.holder = holder.process_id, holder.start
         return error
 
-    def _failure(self, error: sqlite3.Error, begun_s: float) -> HotspareError:
+    def _failure(self, error: sqlite3.Error) -> HotspareError:
         if _is_busy(error):
-            return self._locked(time.monotonic() - begun_s)
+            return self._locked()
         return self._errors.failed(f"{self._kind.name} {self.path.name} cannot be used now", detail=f"{self.path}: {error}")
 
     def _prepare(self) -> None:

@@ -1,7 +1,6 @@
 """A bus in one SQLite file, for all processes of one machine (`_ClaimedFile`): the default, which needs no server.
 
-A commit is on the disk when it returns (synchronous=FULL), and the fencing epoch is compared inside the publishing transaction. A
-fence alone is not waited for: the first commit under its epoch writes it, too, and no engine outlives a power cut that undoes it.
+A commit is on the disk when it returns (synchronous=FULL), and the fencing epoch is compared inside the publishing transaction.
 Append times are those of the machine's clock, uncorrected; readers must expect that they jump forward or back.
 
 Each partition has its own message table, keyed by offset, so that appends are always at the end of a tree. In measurements this
@@ -407,7 +406,7 @@ class SqliteProducer:
 
     def fence(self, epoch: int) -> None:
         limits.check_epoch(epoch)
-        with self._file.writing(Sync.NORMAL) as connection:
+        with self._file.writing() as connection:
             newest = self._newest_epoch(connection)
             if newest > epoch:
                 raise limits.fenced(self._group, epoch, newest)
@@ -521,9 +520,9 @@ class _ClaimedFile:
             raise
 
     @contextlib.contextmanager
-    def writing(self, sync: Sync | None = None) -> Iterator[sqlite3.Connection]:
+    def writing(self) -> Iterator[sqlite3.Connection]:
         """Opens a write transaction as `SqliteFile.writing` does. Raises BusError if another machine has taken the file over."""
-        with self._file.writing(sync) as connection:
+        with self._file.writing() as connection:
             row = connection.execute(_FIND_MACHINE).fetchone()
             if row is not None and row[0] != self._boot:
                 raise BusError(

@@ -106,13 +106,8 @@ class Coordination(Protocol):
     def campaign(self, group: str, expected_epoch: int, member: Member, lease_ms: int) -> int | None:
         """Compare-and-set: moves the epoch from `expected_epoch` to `expected_epoch + 1`, held by `member` under a new lease.
 
-        Returns the new epoch, or None if the present epoch is not `expected_epoch`: another engine was faster. A power cut of all
-        of the service's machines may undo it until `make_durable` has returned.
+        Returns the new epoch, or None if the present epoch is not `expected_epoch`: another engine was faster.
         """
-
-    def make_durable(self) -> None:
-        """Makes what this engine changed before survive a power cut of all of the service's machines. An engine must not publish
-        under an epoch that is not durable: the next one to campaign could win it again."""
 
     def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         """Compare-and-set: begins a new lease of `lease_ms` if `engine` still holds `epoch`; returns None if it does not."""

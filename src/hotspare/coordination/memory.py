@@ -177,9 +177,6 @@ class MemoryCoordinationClient:
             entry.holder_session = self._name
             return role.epoch
 
-    def make_durable(self) -> None:
-        """Does nothing: this service does not outlive its process."""
-
     def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         rules.check_lease(lease_ms)
         with self._call("renew"):

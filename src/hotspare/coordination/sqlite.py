@@ -1,8 +1,7 @@
 """Coordination in one SQLite file, for all the engines of one machine.
 
-A release, a reset and a new fact must survive a power cut. So they are on the disk when the call returns (synchronous=FULL); only a
-removed fact may reappear. A new epoch must be on the disk before anything is published under it: `make_durable` runs while the
-promotion fences and reads. Leases and members need not be (NORMAL): after a power cut no engine
+A change of the epoch (campaign, release, reset) and a new fact must survive a power cut. So both are on the disk when the call
+returns (synchronous=FULL); only a removed fact may reappear. Leases and members need not be (NORMAL): after a power cut no engine
 runs any more, so a lost lease costs only delay. The clock counts from the start of the machine, is the same in all its processes
 and runs on while the machine sleeps. Leases and members written before a restart of the machine count as over.
 """
@@ -128,15 +127,12 @@ class SqliteCoordination:
         rules.check_group(group)
         rules.check_engine(member.engine)
         rules.check_lease(lease_ms)
-        with self._file.writing() as connection:
+        with self._file.writing(Sync.FULL) as connection:
             record = rules.after_campaign(self._role(connection, group), expected_epoch, member, clock_ms() + lease_ms)
             if record is None:
                 return None
             self._set_role(connection, group, record)
             return record.epoch
-
-    def make_durable(self) -> None:
-        self._file.sync_log()
 
     def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         rules.check_lease(lease_ms)

@@ -18,7 +18,7 @@ from hotspare.base.step_size import PART_ROWS_MIN, STEP_ROWS_MAX, STEP_ROWS_MIN,
 from hotspare.bus.contract import Partition, Producer
 from hotspare.coordination.contract import Member
 from hotspare.flow.head.unknown_members import UnknownMember, merged
-from hotspare.ha.calls.pending_call import EpochRequest, PendingCall
+from hotspare.ha.calls.pending_call import EpochRequest
 from hotspare.ha.calls.single_job import SingleJob
 from hotspare.ha.calls.store_jobs import StoreJobs
 from hotspare.ha.core import Core
@@ -204,8 +204,6 @@ class GroupState:
     """The transaction under way, of which there is at most one; None without one."""
     epoch_request: EpochRequest[Agreement | None] | None = None
     """The request for the newest epoch, made after the last fence."""
-    epoch_durable: PendingCall | None = None
-    """The call that makes the newest epoch won durable; None before one was won, or after that call failed."""
     budget: CommitBudget = field(init=False)
     message_sizes: MessageSizes = field(init=False)
     project_hash: str = ""

@@ -73,16 +73,16 @@ def simple_double(data: UInt8s, begin: Whole, end: Whole) -> float:
     while i < stop:
         digit = np.int64(data[i]) - _ZERO
         if 0 <= digit <= 9:
+            significant += np.int64(value > 0 or digit > 0)
+            if significant > _DIGITS_MAX:
+                return np.nan  # `value` would overflow
             value = 10 * value + digit
             digits += 1
-            significant += np.int64(value > 0)
             fraction += step
         elif data[i] == _POINT and step == 0:
             step = 1
         else:
             break
-        if significant > _DIGITS_MAX:
-            return np.nan
         i += np.uint64(1)
     power = simple_exponent(data, np.int64(i), end) - fraction
     if digits == 0 or power < -_POWER_MAX or power > _POWER_MAX:

@@ -242,9 +242,6 @@ class ZooKeeperCoordination:
         node = self._change_role(group, won)
         return None if node is None else node.record.epoch
 
-    def make_durable(self) -> None:
-        """Does nothing: ZooKeeper answers when a majority has a change on its disks."""
-
     def renew(self, group: str, epoch: int, engine: str, lease_ms: int) -> Renewed | None:
         rules.check_lease(lease_ms)
 

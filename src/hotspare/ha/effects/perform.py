@@ -150,7 +150,6 @@ def _campaign(action: do.Campaign, state: GroupState, ports: Ports) -> None:
     if epoch is None:
         recording.invalidate_leader(state)
         return
-    state.epoch_durable = ports.start_call(ports.coordination.make_durable)  # the fence need not wait for it
     state.leadership = leadership.after_winning(state.leadership, state.engine)
     state.role_state = replace(state.role_state, epoch=epoch, is_overruling=leadership.may_overrule(action.reason))
     state.lease = replace(state.lease, renewed_ms=requested_ms, has_progressed=False, fruitless_since_ms=None)
@@ -217,20 +216,10 @@ def _read_committed(_: do.ReadCommitted, state: GroupState, ports: Ports) -> Non
 
 
 def _recheck(_: do.Recheck, state: GroupState, ports: Ports) -> None:
-    await_durable_epoch(state, ports)
     leader, known = await_epoch(state, ports)
     _record_projects(state, ports, known)
     recording.record_leader(state, ports, leader)
     recording.record_promotion_step(state, ports, Step.CHECKED)
-
-
-def await_durable_epoch(state: GroupState, ports: Ports) -> None:
-    """Waits until the epoch that this engine won survives a power cut. Raises CoordinationError; the next call tries again."""
-    call = state.epoch_durable or ports.start_call(ports.coordination.make_durable)
-    state.epoch_durable = None
-    with ports.unlocked():
-        call.wait()
-    state.epoch_durable = call
 
 
 def request_epoch(state: GroupState, ports: Ports) -> None:

@@ -28,10 +28,9 @@ So a standby may campaign on evidence that can be wrong. `vacancy` sorts it:
 The standby that is farthest ahead goes first for a moment (`is_outranked`): that successor has the least to catch up.
 
 A promotion has one order: won, fenced, read, checked. Fencing before reading makes what is read final. The epoch is requested again
-concurrently with that reading, as both need only the fence, and the answer is awaited after it. So is the end of the call that
-makes the epoch survive a power cut, which runs from the election on. The request has to follow the fence because a bus lets the
-last engine that fences publish. An engine that won, slept, and fenced late would have the right under an outdated epoch. A
-promotion renews its lease while its steps advance (`lease.may_keep_lease_in_step`); one that hangs loses it.
+concurrently with that reading, as both need only the fence, and the answer is awaited after it. The request has to follow the fence
+because a bus lets the last engine that fences publish. An engine that won, slept, and fenced late would have the right under an
+outdated epoch. A promotion renews its lease while its steps advance (`lease.may_keep_lease_in_step`); one that hangs loses it.
 
 The active engine keeps its lease by what passes through it, a batch or a commit, and never by a thread that still runs. An engine
 whose pipeline hangs has to lose the role. Without input, its own ticks keep the lease. A commit that takes longer than the lease
