@@ -66,7 +66,7 @@ def test_the_busy_timeout_can_be_set(tmp_path: Path) -> None:
     bus = open_bus(f"sqlite:///{tmp_path}/bus.db?busy_timeout_ms=7")
     bus.create_topic("in")
     holder = SqliteBus(tmp_path / "bus.db")
-    with holder._file.writing(), pytest.raises(BusLocked, match="waited 7 ms"):
+    with holder._file.writing(), pytest.raises(BusLocked, match=r"waited \d{1,2} ms"):
         bus.append(Partition("in"), outgoing("a"))
     holder.close()
     bus.close()

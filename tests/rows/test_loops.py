@@ -44,6 +44,7 @@ def test_integers(text: str) -> None:
 
 @examples(8)
 @given(TEXTS)
+@example("923000000000000000.0e0")
 def test_doubles(text: str) -> None:
     found = simple_double(_bytes(text), 1, 1 + len(text))
     values, _ = parse(pa.array([text]), FieldType.DOUBLE)
