@@ -79,7 +79,7 @@ def command(
     master: MasterOption = "",
     conf: ConfOption = None,
     head: Annotated[HeadPlace, typer.Option(help="With --runner ordered: decode events in this place.")] = HeadPlace.WORKERS,
-    batch: Annotated[int, typer.Option(min=1, help="Process at most this many messages at once; outputs are equal.")] = 5_000,
+    batch: BatchOption = 5_000,
     time: TimeOption = None,
     until: UntilOption = RunUntil.END,
     plain: PlainOption = False,
