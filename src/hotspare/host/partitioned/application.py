@@ -37,7 +37,7 @@ from hotspare.host.project import checked_project
 from hotspare.host.restoring import snapshot_url
 from hotspare.model.partitioning import refused_shards
 from hotspare.projects.fingerprint import resolved_hash
-from hotspare.runners.spark.partitioned.cluster import Master, SparkCluster, SparkClusterOptions, parse_master
+from hotspare.runners.spark.partitioned.cluster import Master, SparkCluster, SparkClusterOptions, check_reachable, parse_master
 from hotspare.runners.spark.partitioned.jobs import TaskJobs
 from hotspare.runners.spark.partitioned.place import TaskPlace
 from hotspare.telemetry.log import Level, Log, LogEvent, LogFormat
@@ -124,15 +124,9 @@ def _refuse_without_use(options: EngineOptions, spark: ApplicationOptions) -> No
 
 
 def _refuse_places(options: EngineOptions, master: Master) -> None:
-    """Raises UsageError for a place that tasks, which are other processes or on other machines, cannot reach."""
-    urls = {"bus": options.bus_url, "coordination": options.coordination_url, "store": options.store_url}
-    for what, url in urls.items():
-        if url.startswith("memory://"):
-            raise UsageError(f"a {what} in memory exists in one process only", hint="use sqlite:///file.db, or servers")
-        if url.startswith("sqlite://") and not master.is_local:
-            raise UsageError(
-                f"a {what} in a file exists on one machine only", hint="use servers if executors run on other machines"
-            )
+    """Raises UsageError for a place that tasks cannot reach."""
+    for what, url in {"bus": options.bus_url, "coordination": options.coordination_url, "store": options.store_url}.items():
+        check_reachable(what, url, master)
 
 
 class Application:

@@ -19,14 +19,14 @@ from pyspark import cloudpickle
 from pyspark.sql.streaming import StreamingQuery
 
 from hotspare.base.addresses import LOOPBACK
-from hotspare.base.errors import HotspareError, RunnerError, UsageError
+from hotspare.base.errors import HotspareError, RunnerError
 from hotspare.bus.open import open_bus
 from hotspare.runners.contract import EndCause, HeadPlace, OnBatch, OnEnd, Positions, RunnerEnd, RunnerInput, SparkOptions
 from hotspare.runners.reading import by_shard, check_positions, complete_positions, decoding_size, steps
 from hotspare.runners.spark.archive import existing_archive
 from hotspare.runners.spark.failure import query_error
 from hotspare.runners.spark.jars import BARE_FILE_SYSTEM, HINT, available, cache_folder
-from hotspare.runners.spark.partitioned.cluster import OnSlots, SparkCluster, SparkClusterOptions, parse_master
+from hotspare.runners.spark.partitioned.cluster import OnSlots, SparkCluster, SparkClusterOptions, check_reachable, parse_master
 from hotspare.runners.spark.session import Session, SessionOptions
 from hotspare.runners.spark.settings import ui_conf
 from hotspare.runners.spark.source import SOURCE_NAME, bus_source
@@ -65,8 +65,8 @@ class OrderedRunner:
         """Advice for the log: the missing file that would make this runner faster; "" if none is missing."""
         self._options = options or self._default_options()
         self._master = parse_master(self._spark.master) if self._spark.master else None
-        if self._master is not None and not self._master.is_local and source.bus_url.startswith(("sqlite:", "memory:")):
-            raise UsageError("a bus in a file exists on one machine only", hint="use Kafka if executors run on other machines")
+        if self._master is not None:
+            check_reachable("bus", source.bus_url, self._master)
         self._session: Session | None = None
         self._cluster: SparkCluster | None = None
         self._spans: SpanServer | None = None

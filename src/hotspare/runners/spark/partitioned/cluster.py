@@ -95,6 +95,15 @@ def parse_master(url: str) -> Master:
     )
 
 
+def check_reachable(what: str, url: str, master: Master) -> None:
+    """Raises UsageError if tasks of `master`, which are other processes and may run on other machines, cannot reach `url`. `what`:
+    the name of the place in the message."""
+    if url.startswith("memory://"):
+        raise UsageError(f"a {what} in memory exists in one process only", hint="use sqlite:///file.db, or servers")
+    if url.startswith("sqlite://") and not master.is_local:
+        raise UsageError(f"a {what} in a file exists on one machine only", hint="use servers if executors run on other machines")
+
+
 @dataclass(frozen=True, slots=True)
 class SparkClusterOptions:
     """The options of a cluster. `name`: the application's name. `tasks_wanted`: the number of slots to wait for. `given`: the
