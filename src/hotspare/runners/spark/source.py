@@ -66,7 +66,7 @@ def _head(packed: bytes) -> HeadLike:
 
 
 @functools.cache
-def prepare_worker() -> None:
+def _prepare_worker() -> None:
     """Sets the process environment of an engine in a Spark worker, once. Excludes existing objects from garbage collection: Spark
     collects after every task, which would take 20 ms for the worker's modules."""
     fix_environment()
@@ -103,13 +103,13 @@ class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
         return self._offset(self._plan.latest)
 
     def _offset(self, positions: Positions) -> dict[str, Any]:
-        return {_NUMBER: self._number, _OFFSETS: offsets_by_topic(self._given.topics, positions)}
+        return {_NUMBER: self._number, _OFFSETS: _offsets_by_topic(self._given.topics, positions)}
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[ReaderPartition]:
         return [ReaderPartition(int(end[_NUMBER]), reader) for reader in range(self._plan.readers)]
 
     def read(self, partition: ReaderPartition) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
+        _prepare_worker()
         given, context = self._given, TaskContext.get()
         head = None if given.head is None else _head(given.head)
         if partition.number <= GREETINGS:
@@ -124,7 +124,7 @@ class BusReader(DataSourceStreamReader):  # type: ignore[misc, unused-ignore]
         """Does nothing, because positions are stored in the engine's snapshots."""
 
 
-def offsets_by_topic(topics: Sequence[SourceTopic], positions: Positions) -> dict[str, dict[str, int]]:
+def _offsets_by_topic(topics: Sequence[SourceTopic], positions: Positions) -> dict[str, dict[str, int]]:
     """Returns positions by topic name and partition, in the form of the offsets of Spark's own sources."""
     found: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(positions.items()):

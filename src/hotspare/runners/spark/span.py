@@ -13,13 +13,13 @@ batches of a reader are under way, and reading overlaps with the core. Otherwise
 
     task        driver
       -- read ->          micro-batch, reader and attempt; the driver drops older attempts of the reader
-      <- start --         the partitions, and the positions to read from
+      <- start --         the positions to read from, one for each partition of the reader
       <- next ---         or `end`, if all that was sent is delivered
       -- batch ->         the positions after it, whether more messages wait, and the rows as an Arrow stream
-      -- over ->          the ends of the partitions, for Spark's progress
+      -- over ->          the ends of the partitions, for Spark's progress; or `error`, with which the runner ends
 
-The driver ends a micro-batch after SPAN_S, or if a reader is missing, because its task has lost its slot. A task reports an error
-with its message and ends in good order: Spark repeats only tasks whose process died.
+The driver ends a micro-batch after SPAN_S, or if a reader is missing, because its task has lost its slot. A task that
+sends an error does not fail: Spark repeats only tasks whose process died.
 """
 
 from __future__ import annotations
@@ -73,7 +73,6 @@ DEATHS_MAX = 10
 SCANNED = pa.schema([("topic", pa.int32()), ("partition", pa.int32()), ("offset", pa.int64())])
 """The schema of the rows that a task yields to Spark: the place of an event's message."""
 SCANNED_DDL = "topic int, partition int, offset bigint"
-_NO_EVENTS = (RowKind.TICK, RowKind.END)
 
 OnSpanBatch = Callable[[list[pa.RecordBatch]], bool]
 """Callback with the batches of one read, raw or decoded, in order of topic and partition; called one at a time. Returns False to
@@ -168,7 +167,8 @@ class SpanServer:
         span_s: float = SPAN_S,
     ) -> None:
         """The first long-lived micro-batch begins at `start`. `host`: the address at which tasks reach this process. `slots`:
-        returns the number of tasks that can run at a time. Raises UsageError if it cannot listen at `host`."""
+        returns the number of tasks that can run at a time. `on_batch`, `on_error`: called from the threads of connections.
+        `span_s`: the duration of a micro-batch. Raises UsageError if the server cannot listen at `host`."""
         self._source = source
         self._positions = dict(start)
         self._ends: dict[tuple[int, int], int] = {}
@@ -182,7 +182,7 @@ class SpanServer:
         self._readers: list[list[tuple[int, int]]] = []
         self._readings: dict[int, _Reading] = {}
         self._missing_s: dict[int, float] = {}
-        """By reader without a task, since when."""
+        """The time (`time.monotonic`) since when each reader that has no task has had none."""
         self._deaths: dict[int, _Deaths] = {}
         self._begun_s: float | None = None
         self._number = 0
@@ -247,7 +247,8 @@ class SpanServer:
             }
 
     def _begin(self, channel: Channel, task: SpanTask) -> None:
-        """Lets an attempt read, unless a later one does, or its micro-batch is over."""
+        """Names to an attempt where to begin, and requests its first batch. Closes the channel of an attempt if a later one reads,
+        or its micro-batch is not the current one, and of the attempt that this one replaces."""
         with self._delivery, self._lock:
             before = self._readings.get(task.reader)
             is_older = before is not None and task.attempt < before.task.attempt
@@ -324,7 +325,8 @@ class SpanServer:
             self._source.pace.wait(time.monotonic(), self._closed.is_set)
 
     def _is_over(self) -> bool:
-        """Whether the micro-batch must end: its time is over, or a reader is missing for too long."""
+        """Whether the micro-batch must end: it has run for `span_s`, a reader has had no task for READER_WAIT_S, or reading has
+        stopped."""
         now_s = time.monotonic()
         with self._lock:
             is_missing = any(now_s - since_s > READER_WAIT_S for since_s in self._missing_s.values())
@@ -395,9 +397,9 @@ class SpanInput:
 
 
 def follow(bus: Bus, given: SpanInput, head: HeadLike | None, task: SpanTask) -> Iterator[pa.RecordBatch]:
-    """Reads batches on request and sends them to the driver, until it ends the micro-batch or closes the link. Yields rows of
-    SCANNED. `head`: decodes the batches; None sends raw batches. While the bus is unavailable, batches are
-    empty. Any error ends the runner and is not raised."""
+    """Reads batches on request and sends them to the driver, until it ends the micro-batch or closes the link. Yields the rows of
+    SCANNED for each batch. `head`: decodes the batches; None sends raw batches. While the bus is unavailable, batches are empty. An
+    error is sent to the driver, whose runner ends with it; it is not raised."""
     with suppress(LinkBrokenError):
         channel = given.address.connect()
         try:
@@ -437,7 +439,8 @@ def scanned(batch: pa.RecordBatch) -> pa.RecordBatch:
     is_last = np.ones(len(offset), np.bool_)
     if "kind" in batch.schema.names:
         is_last[:-1] = offset[1:] != offset[:-1]
-        at = np.flatnonzero(is_last & ~np.isin(batch.column("kind").to_numpy(), _NO_EVENTS))
+        kind = batch.column("kind").to_numpy()
+        at = np.flatnonzero(is_last & (kind != RowKind.TICK) & (kind != RowKind.END))
         counts = batch.column("index").to_numpy()[at] + 1  # the last row of a message is kept, if only as dropped
     else:
         at = np.flatnonzero(~batch.column("tick").to_numpy(zero_copy_only=False).astype(np.bool_))
