@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +59,10 @@ class Lender:
 
     @property
     def spark(self) -> Any:
-        """A `SparkSession` of the shared JVM with settings of its own."""
-        return self.begin(quick_options(cores=2)).spark
+        """A `SparkSession` of the shared JVM with settings of its own. Unlike a runner's, its jobs end with the first failed task:
+        an error that the rows cause would recur as often as a runner's tasks may fail."""
+        options = quick_options(cores=2)
+        return self.begin(replace(options, conf={**options.conf, "spark.master": "local[2]"})).spark
 
     def begin(self, options: SessionOptions) -> Any:
         """Lends the shared session, or starts another one if that has other options or its JVM is gone."""

@@ -230,7 +230,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs(spark: Any, tmp_path:
         ("no window q/gone", {"q/given": fitting}, {"outputs": ["q/gone"]}),
         ("several columns named x", {"q/given": fitting.selectExpr("*", "2.5d X")}, {}),
         ("several columns named opcode", {"q/given": fitting.selectExpr("*", "'d' opcode")}, {}),
-        ("is a str, a DataFrame", {"q/given": "given.parquet"}, {}),
+        ("is a str, not a DataFrame", {"q/given": "given.parquet"}, {}),
         ("q/given is streaming", {"q/given": spark.readStream.format("rate").load()}, {}),
     ):
         with pytest.raises(UsageError, match=message):
