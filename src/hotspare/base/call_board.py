@@ -1,0 +1,176 @@
+"""The shared memory in which an engine shows which call of user code runs, and by which its watcher finds a call that does not end.
+
+The thread of such a call may hold the interpreter's lock for ever, so no thread of the engine can watch it. Writing costs a call
+some tens of nanoseconds. Nothing here reads a clock, and the core never reads the board, so outputs cannot depend on it.
+
+    header    8 numbers: the settings of the watch (`BoardSetting`)
+    text      the length of a JSON text, and the text: what the watcher needs to name a place
+    slots     one for each group of the process: 8 numbers (`Cell`), then the positions of the rows of the step
+
+All numbers are signed 64-bit integers in native order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from hotspare.base.step_size import STEP_ROWS_MAX
+
+POSITIONS_MAX = STEP_ROWS_MAX
+"""The rows of a step whose positions a slot holds: all."""
+_HEADER = 8
+TEXT_BYTES_MAX = 1 << 20
+_CELLS = 8
+_SLOT = _CELLS + 4 * POSITIONS_MAX
+NO_CALL = 0
+
+
+class BoardSetting(IntEnum):
+    """The index of each number of the header."""
+
+    SLOTS = 0
+    DEADLINE_MS = 1
+    MEMORY_BYTES = 2
+    IS_LOADING = 3
+    """1 while the engine loads its project, which runs user code without a position."""
+
+
+class Cell(IntEnum):
+    """The index of each number of a slot."""
+
+    CALLS = 0
+    """The count of calls; changes with each call."""
+    NODE = 1
+    """One more than the number of the plan's node that calls user code; NO_CALL outside of it."""
+    ROW = 2
+    """The row of the step that caused the call."""
+    ROWS = 3
+    """The rows of the call: 1, or more for a call over columns."""
+    THREAD = 4
+    """The system's id of the thread that computes."""
+    IS_UNLIMITED = 5
+    """1 while calls have neither deadline nor memory limit: another engine is known to have passed these positions."""
+
+
+CALLS, NODE, ROW, ROWS = int(Cell.CALLS), int(Cell.NODE), int(Cell.ROW), int(Cell.ROWS)
+
+
+def board_bytes(slots: int) -> int:
+    """Returns the size of a board with `slots` slots. The system provides only the pages of it that are written."""
+    return 8 * (_HEADER + 1 + slots * _SLOT) + TEXT_BYTES_MAX
+
+
+class CallSlot:
+    """One group's part of a board, as its core writes it."""
+
+    def __init__(self, cells: memoryview) -> None:
+        """`cells`: a writable view of `q` items over the slot's memory; may be shorter if no positions are to be kept."""
+        self.cells = cells
+        self._positions_max = (len(cells) - _CELLS) // 4
+
+    @property
+    def is_watched(self) -> bool:
+        return self._positions_max > 0
+
+    def begin_step(self, *columns: memoryview) -> None:
+        """Shows the positions of the rows of a step: topic index, partition, offset and index, each a view of `q` items."""
+        for number, column in enumerate(columns):
+            begin = _CELLS + number * self._positions_max
+            count = min(len(column), self._positions_max)
+            self.cells[begin : begin + count] = column[:count]
+
+    def begin_window(self, node: int, row: int, rows: int) -> None:
+        """Shows that node `node` runs user code, at first for `rows` rows of which `row` is the first."""
+        cells = self.cells
+        cells[ROW], cells[ROWS] = row, rows
+        cells[CALLS] += 1
+        cells[NODE] = node + 1
+
+    def begin_call(self, row: int) -> None:
+        """Shows a call for one row. Loops over events write the two cells themselves."""
+        cells = self.cells
+        cells[ROW] = row
+        cells[ROWS] = 1
+        cells[CALLS] += 1
+
+    def end_window(self) -> None:
+        self.cells[NODE] = NO_CALL
+
+    def set_thread(self, thread: int) -> None:
+        self.cells[Cell.THREAD] = thread
+
+    def set_unlimited(self, *, unlimited: bool) -> None:
+        """Suspends the limits of calls, or restores them."""
+        self.cells[Cell.IS_UNLIMITED] = int(unlimited)
+
+
+def unwatched_slot() -> CallSlot:
+    """Returns a slot that nothing watches."""
+    return CallSlot(memoryview(bytearray(8 * _CELLS)).cast("q"))
+
+
+@dataclass(frozen=True, slots=True)
+class ShownCall:
+    """A call as a watcher sees it. `calls` changes with each call. `position`: topic index, partition, offset and index of the
+    (first) row that caused it."""
+
+    calls: int
+    node: int
+    rows: int
+    thread: int
+    is_unlimited: bool
+    position: tuple[int, int, int, int]
+
+
+class CallBoard:
+    """A board over memory that engine and watcher share."""
+
+    def __init__(self, memory: memoryview) -> None:
+        """`memory`: a writable view of at least `board_bytes(slots)` bytes, zeros at first."""
+        self._memory = memory
+        self._numbers = memory[: 8 * (_HEADER + 1)].cast("q")
+
+    def setting(self, setting: BoardSetting) -> int:
+        return self._numbers[setting]
+
+    def set_setting(self, setting: BoardSetting, value: int) -> None:
+        self._numbers[setting] = value
+
+    @property
+    def text(self) -> Mapping[str, Any]:
+        """What the engine wrote by `set_text`; empty before."""
+        begin = 8 * (_HEADER + 1)
+        length = self._numbers[_HEADER]
+        return json.loads(bytes(self._memory[begin : begin + length])) if length else {}
+
+    def set_text(self, content: Mapping[str, Any]) -> None:
+        """Raises ValueError if the text is longer than TEXT_BYTES_MAX."""
+        encoded = json.dumps(content).encode()
+        if len(encoded) > TEXT_BYTES_MAX:
+            raise ValueError(f"the text of the call board has {len(encoded)} bytes, at most {TEXT_BYTES_MAX} are possible")
+        begin = 8 * (_HEADER + 1)
+        self._memory[begin : begin + len(encoded)] = encoded
+        self._numbers[_HEADER] = len(encoded)
+
+    def slot(self, number: int) -> CallSlot:
+        return CallSlot(self._cells(number))
+
+    def shown_call(self, number: int) -> ShownCall | None:
+        """Returns the call that runs in slot `number`; None if none does. The values may be of two calls if the engine writes
+        meanwhile; a caller acts only on what stays the same."""
+        cells = self._cells(number)
+        if cells[NODE] == NO_CALL:
+            return None
+        row = min(cells[ROW], POSITIONS_MAX - 1)
+        topic, partition, offset, index = (cells[_CELLS + column * POSITIONS_MAX + row] for column in range(4))
+        unlimited = bool(cells[Cell.IS_UNLIMITED])
+        position = topic, partition, offset, index
+        return ShownCall(cells[CALLS], cells[NODE] - 1, cells[ROWS], cells[Cell.THREAD], unlimited, position)
+
+    def _cells(self, number: int) -> memoryview:
+        begin = 8 * (_HEADER + 1) + TEXT_BYTES_MAX + 8 * number * _SLOT
+        return self._memory[begin : begin + 8 * _SLOT].cast("q")

@@ -1,0 +1,95 @@
+"""The place of a call of user code, and what a group records about calls that did not end: attempts and decisions.
+
+    attempt    one start of an engine that was ended because a call used too much processor time or memory; a fact of the group
+               in coordination, which counts starts and decides nothing
+    decision   the group's agreement that a window refuses what one position causes in it; committed on the bus with progress
+
+Both name topics, not their indexes in a project, since projects are upgraded.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+ATTEMPT_PREFIX = "hang/"
+"""The prefix of the names of facts with attempts."""
+
+
+class HangCause(StrEnum):
+    """The limit that a call exceeded."""
+
+    DEADLINE = "deadline"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class CallPlace:
+    """The position of the event or tick that caused a call, and the window whose code was called. Equal in every engine of a
+    group."""
+
+    topic: str
+    partition: int
+    offset: int
+    index: int
+    window: str
+
+    def __str__(self) -> str:
+        message = f"the message at offset {self.offset} of {self.topic}, partition {self.partition}"
+        return f"window {self.window}, event {self.index} of {message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A call that was ended together with its engine.
+
+    `rows`: the rows of the call; a call over columns has several, of which `place` names the first. `start` identifies the start of
+    the engine: process space, process id and start of the process. `engine`, `host` and `used_ms` are for users.
+    """
+
+    place: CallPlace
+    cause: HangCause
+    start: str
+    rows: int = 1
+    engine: str = ""
+    host: str = ""
+    used_ms: int = 0
+
+    @property
+    def fact_name(self) -> str:
+        """The name of the fact: equal for equal place, rows and start."""
+        at = self.place
+        return f"{ATTEMPT_PREFIX}{at.topic}/{at.partition}/{at.offset}/{at.index}/{at.window}/{self.rows}/{self.start}"
+
+    def to_bytes(self) -> bytes:
+        return json.dumps(asdict(self), sort_keys=True).encode()
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> Attempt | None:
+        """Parses a stored attempt; returns None if it was not written by `to_bytes`."""
+        try:
+            read = json.loads(stored)
+            return cls(**{**read, "place": CallPlace(**read["place"]), "cause": HangCause(read["cause"])})
+        except (ValueError, TypeError, KeyError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The decision about one place. `number` counts the group's decisions from 1."""
+
+    place: CallPlace
+    cause: HangCause
+    number: int
+
+
+def failed_starts(attempts: Iterable[Attempt]) -> dict[CallPlace, int]:
+    """Returns the number of different starts that ended at each place. Calls of several rows do not count, because any of their
+    rows may be the one."""
+    starts = {(attempt.place, attempt.start) for attempt in attempts if attempt.rows == 1}
+    counts: dict[CallPlace, int] = {}
+    for place, _ in sorted(starts):
+        counts[place] = counts.get(place, 0) + 1
+    return counts
