@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hotspare.base.call_place import CallPlace, Decision
 from hotspare.base.errors import SnapshotDamaged
 from hotspare.bus.contract import OutputId
 from hotspare.flow.digest_chain import chained
@@ -204,6 +205,17 @@ class FastCore:
         assert self.is_between_batches, "numbers do not change inside a batch"
         self.sequences[stream], self.digests[stream] = sequence, digest
         self.last_ids[stream] = self.last_ids[stream] if last is None else OutputId(*last)
+
+    def set_decisions(self, decisions: Sequence[Decision]) -> None:
+        """Has no user code."""
+
+    @property
+    def missing_decisions(self) -> Sequence[Decision]:
+        return ()
+
+    @property
+    def stopped_at(self) -> CallPlace | None:
+        return None
 
     def freeze(self) -> FastFrozen:
         assert self.is_between_batches, "no snapshot is taken inside a batch"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import pyarrow as pa
 
+from hotspare.base.call_place import CallPlace, Decision
 from hotspare.stores.contract import Content
 
 
@@ -65,6 +66,29 @@ class Core(Protocol):
         the batch."""
 
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None: ...
+
+    def set_decisions(self, decisions: Sequence[Decision]) -> None:
+        """Sets the group's decisions about hung calls, all of them, by number. They apply to steps that begin later."""
+
+    @property
+    def missing_decisions(self) -> Sequence[Decision]:
+        """The decisions about positions that the state has passed without applying them: then the state is void."""
+
+    def stop_before(self, places: Collection[CallPlace]) -> None:
+        """Makes `compute_parts` stop before the position of each of these undecided places."""
+
+    @property
+    def stopped_at(self) -> CallPlace | None:
+        """The place before which `compute_parts` has stopped; None while it computes.
+
+        It then yields an empty part at each request, until a decision about the place is set or `pass_place` is called.
+        """
+
+    def pass_place(self, place: CallPlace) -> None:
+        """Makes the core compute the place before which it has stopped, without a limit for its calls."""
+
+    def row_by_row(self, windows: Collection[str]) -> None:
+        """Makes these windows call their code over columns with one row at a time."""
 
     def freeze(self) -> FrozenState: ...
 

@@ -46,6 +46,8 @@ class HaEventKind(Enum):
     OUTPUT_TOO_LARGE = "output too large"
     """A stream waits because its next output is larger than its topic accepts, or continues after such a wait."""
     OUTPUTS_SPILLED = "outputs spilled"
+    HUNG_CALL = "hung call"
+    """The engine stops before a call of user code that did not end, or continues after a decision about it."""
     MEMBERS_UNKNOWN = "members unknown"
     """Events of a source window have members that no field has, which are ignored; reported once per window."""
     WARMED = "warmed"

@@ -41,6 +41,8 @@ from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.rows.batch import NextInput
 from hotspare.rows.chunk import EXTRA_ROWS_MAX
 
+_STOPPED_S = 0.02
+"""The pause, without the lock, after which a core that has stopped before a hung call is asked again."""
 _YIELD_S = 0.05
 """The longest time for which the writer of a snapshot waits for a step before it encodes the next page."""
 
@@ -55,6 +57,8 @@ class GroupDefinition:
     project: ProjectIdentity
     cores: CoreFactory
     settings: GroupSettings
+    has_user_code: bool = False
+    """Whether calls of user code may hang: then attempts and decisions are read."""
 
     def __post_init__(self) -> None:
         if own_partition(self.group) != self.topics.shard.number:
@@ -97,6 +101,7 @@ class GroupEngine:
             cores=definition.cores,
             settings=definition.settings,
             ports=ports,
+            has_user_code=definition.has_user_code,
         )
         joined = yield from joining.steps()
         state = self._new_state(joined)
@@ -143,6 +148,8 @@ class GroupEngine:
             store_id=joined.store_id,
             projects=joined.projects,
             warming=joined.warming,
+            hung_calls=joined.hung_calls,
+            has_user_code=definition.has_user_code,
         )
         for name, mark in bases.items():
             is_shift_unknown = joined.numbering.by_stream.get(name, 0) is None
@@ -165,11 +172,18 @@ class GroupEngine:
                     for _ in self._serialised_steps():
                         pass
                 self._called.wait_for(lambda: not self._is_back)
+                if self._started().core.stopped_at is not None:
+                    self._called.wait(_STOPPED_S)
 
-    def batch_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[do.HaAction]:
-        """Computes a batch as `on_batch` does, yielding before every action; not serialised by the lock."""
+    def batch_steps(
+        self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED
+    ) -> Iterator[do.HaAction | None]:
+        """Computes a batch as `on_batch` does, yielding before every action, and None while the core waits for a decision; not
+        serialised by the lock."""
         for _ in self.hold_steps(decoded, next_input):
             yield from ha_loop.perform_due(self._started(), self._ports)
+            if self._started().core.stopped_at is not None:
+                yield None
 
     def hold_steps(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> Iterator[None]:
         """Computes a batch and holds its outputs, yielding after each part. Performs no action, and is not serialised by the
@@ -247,6 +261,11 @@ class GroupEngine:
     def stopped_reason(self) -> str:
         """The reason why the engine ended (role DIVERGED or STOPPED); "" while it takes part."""
         return self._state.ended_because if self._state is not None else ""
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the engine ended because its state lacks a decision about a hung call. Started again, it rebuilds its state."""
+        return self._state is not None and self._state.ended_by is Reason.STATE_VOID
 
     @property
     def is_stalled(self) -> bool:

@@ -183,6 +183,8 @@ class GroupState:
     projects: facts.Projects = field(default_factory=facts.Projects)
     warming: facts.Warming | None = None
     """The progress of an engine that makes its state from recent input; None for any other."""
+    has_user_code: bool = False
+    hung_calls: facts.HungCalls = field(default_factory=facts.HungCalls)
     streams: dict[str, facts.StreamFacts] = field(init=False)
     """The facts of every output stream."""
     ended_because: str = ""
@@ -295,8 +297,15 @@ def view_of(state: GroupState, ports: Ports) -> View:
         persisting=state.persisting,
         projects=state.projects,
         warming=state.warming,
+        hung_calls=state.hung_calls,
         peer=ports.peers.status(),
-        core=CoreView(state.order, core.is_between_batches, tuple(core.blocking_partitions)),
+        core=CoreView(
+            state.order,
+            core.is_between_batches,
+            tuple(core.blocking_partitions),
+            core.stopped_at,
+            tuple(core.missing_decisions),
+        ),
         under_way=under_way,
         commit_rows=state.budget.rows,
         commit_bytes=state.budget.bytes,

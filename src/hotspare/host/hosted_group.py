@@ -208,7 +208,8 @@ class HostedGroup:
         self._kept_back: list[HaEvent] = []
         cores = RecoveringCoreFactory(PipelineFactory(shared.plan, self._log, shard, residence), self.recovery)
         identity = project_identity(shared.project, shared.plan)
-        definition = GroupDefinition(self.name, self.topics, identity, cores, settings_of(options, shared.plan))
+        settings, has_user_code = settings_of(options, shared.plan), shared.plan.has_user_code
+        definition = GroupDefinition(self.name, self.topics, identity, cores, settings, has_user_code)
         self.member = _member(shared)
         self.engine = GroupEngine(definition, self.member, ports, spill)
         stack.callback(self.engine.close)

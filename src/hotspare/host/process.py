@@ -70,6 +70,8 @@ _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104
 EXIT_OK = 0
 EXIT_FAILED = 1
 EXIT_RUNNER_DIED = 70
+EXIT_AGAIN = 75
+"""The engine's state is void: started again, it rebuilds it. The parent of `hotspare run` does so at once."""
 _STOP_MS_MAX = 5_000
 _JOINING_MAX = 8
 """Limit on groups that join at a time; each that restores briefly has its snapshot in memory twice."""
@@ -245,7 +247,7 @@ class EngineProcess:
             return EXIT_FAILED
         if not self._stop_asked:
             self._log.event(LogEvent.ENGINE_FAILED, self.end_reason)
-            return EXIT_FAILED
+            return EXIT_AGAIN if any(group.engine.is_void for group in self._groups) else EXIT_FAILED
         self._log.event(LogEvent.ENGINE_STOPPED)
         return EXIT_OK
 

@@ -14,7 +14,7 @@ from hotspare.ha.outputs.held import NO_OUTPUT, HeldStream, OutputMark
 from hotspare.ha.outputs.progress_points import ProgressPoints
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import committed as rules
-from hotspare.ha.rules import holding, project_changes, renumbering, warming
+from hotspare.ha.rules import holding, hung_calls, project_changes, renumbering, warming
 from hotspare.rows.batch import BAD_STREAM
 
 
@@ -22,6 +22,7 @@ def record_progress(state: GroupState, ports: Ports, progress: Mapping[str, Prog
     """Records the committed `progress` that was read, by record name, and reconciles the held outputs with it. Progress older than
     the known one is ignored."""
     _record_project_changes(state, progress)
+    record_decisions(state, ports, progress)
     for stream, news in progress.items():
         known = state.streams.get(stream)
         if known is not None and not rules.is_older_progress(known, news):
@@ -54,6 +55,18 @@ def _record_project_changes(state: GroupState, progress: Mapping[str, Progress])
             state.points_ahead.pop(stream, None)
     answered = renumbering.with_other_project_outputs(state.projects, progress)
     state.projects = replace(state.projects, changes_epoch=state.projects.newest_change, other_project_outputs=answered)
+
+
+def record_decisions(state: GroupState, ports: Ports, progress: Mapping[str, Progress]) -> None:
+    """Records the decisions about hung calls among the records `progress`, and shows them to the core, which applies them to the
+    positions that it has not computed."""
+    known = {each.number: each for each in (*state.hung_calls.decisions, *hung_calls.parsed_decisions(progress))}
+    if len(known) > len(state.hung_calls.decisions):
+        state.hung_calls = replace(state.hung_calls, decisions=tuple(known[number] for number in sorted(known)))
+        state.core.set_decisions(state.hung_calls.decisions)
+        newest = state.hung_calls.decisions[-1]
+        sentence = f"decision {newest.number} of the group: it refuses what did not end ({newest.cause.value}): {newest.place}"
+        ports.report(HaEvent(HaEventKind.HUNG_CALL, state.group, state.engine, sentence))
 
 
 def reconcile_held_outputs(state: GroupState, ports: Ports) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from hotspare.base.inbound_role import InboundRole
 from hotspare.flow.head.unknown_members import sentence_of, unknown_of
-from hotspare.ha.effects import committed, inbound_check, perform, recording, snapshots, warming
+from hotspare.ha.effects import committed, hung_calls, inbound_check, perform, recording, snapshots, warming
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, view_of
 from hotspare.ha.ports import Ports
@@ -85,11 +85,14 @@ def process_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.
     begun_ms = ports.clock_ms()
     state.core.limit_part_rows(state.part_rows.next)
     for outputs in state.core.compute_parts(decoded, limit_rows):
-        _record_part_cost(state, taken, ports.clock_ms() - begun_ms)
-        taken = 0
-        _hold(state, ports, outputs)
-        state.lease = replace(state.lease, has_progressed=True)
-        state.intake = intake.after_part(state.intake, next_input, state.core)
+        if state.core.stopped_at is None:
+            _record_part_cost(state, taken, ports.clock_ms() - begun_ms)
+            taken = 0
+            _hold(state, ports, outputs)
+            state.lease = replace(state.lease, has_progressed=True)
+            state.intake = intake.after_part(state.intake, next_input, state.core)
+        else:
+            hung_calls.record_stop(state, ports)
         yield
         if state.role_state.role in ENDS:
             return

@@ -11,8 +11,10 @@ import contextlib
 import json
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
+from hotspare.base.call_place import Attempt, CallPlace, Decision, HangCause
 from hotspare.base.choices import OnPoison
 from hotspare.base.errors import (
     RESET_HINT,
@@ -31,6 +33,7 @@ from hotspare.coordination.contract import Coordination, Member
 from hotspare.flow.numbering import Numbering, numbered_since, numbering_of
 from hotspare.flow.semantics import SEMANTICS, refuse_other_semantics, stated_semantics
 from hotspare.ha.core import Core, CoreFactory
+from hotspare.ha.effects.hung_calls import read_attempts
 from hotspare.ha.effects.shard_agreement import agree_on_shards, refuse_other_shards
 from hotspare.ha.effects.store_agreement import agree_on_store
 from hotspare.ha.effects.upgrading import PROJECT, agreement, has_any_cut_over
@@ -38,9 +41,10 @@ from hotspare.ha.effects.upgrading import SEMANTICS as SEMANTICS_FACT
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.outputs.qualities import Qualities, agree_on_qualities
 from hotspare.ha.ports import Ports
+from hotspare.ha.rules import hung_calls as hung_rules
 from hotspare.ha.rules import intake, membership
 from hotspare.ha.rules import joining as rules
-from hotspare.ha.rules.facts import Projects, Warming
+from hotspare.ha.rules.facts import HungCalls, Projects, Warming
 from hotspare.ha.rules.settings import GroupSettings, GroupTopics
 from hotspare.ha.rules.upgrading import Agreement, ProjectVersion, StateSource
 from hotspare.projects.fingerprint import from_document
@@ -92,6 +96,25 @@ class OutputNumbering:
 
 
 @dataclass(frozen=True, slots=True)
+class _HungCallsRead:
+    """The attempts and decisions of a group, as read by an engine that joins."""
+
+    attempts: Sequence[Attempt] = ()
+    decisions: tuple[Decision, ...] = ()
+
+    def prepare_core(self, core: Core) -> Mapping[CallPlace, HangCause]:
+        """Makes the core apply the decisions and stop before undecided places; returns these."""
+        places = hung_rules.places_to_stop_before(self.attempts, self.decisions)
+        if self.decisions:
+            core.set_decisions(self.decisions)
+        if places:
+            core.stop_before(places)
+        if windows := hung_rules.windows_to_call_by_row(self.attempts, self.decisions):
+            core.row_by_row(windows)
+        return places
+
+
+@dataclass(frozen=True, slots=True)
 class JoinResult:
     """The result of joining: the core with its state, and the values that the group agreed on."""
 
@@ -103,6 +126,7 @@ class JoinResult:
     message_bytes_max: Mapping[str, int]
     numbering: OutputNumbering
     projects: Projects
+    hung_calls: HungCalls = field(default_factory=HungCalls)
     warming: Warming | None = None
     """The progress of an engine that makes its state from recent input; None for any other."""
     refused: tuple[str, ...] = ()
@@ -120,6 +144,7 @@ class JoinProcedure:
     cores: CoreFactory
     settings: GroupSettings
     ports: Ports
+    has_user_code: bool = False
     refused: list[str] = field(default_factory=list)
     """Sentences on snapshots that could not be used, in the order found."""
 
@@ -163,14 +188,16 @@ class JoinProcedure:
         agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
         yield "agree on the first offsets"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
-        recent = (yield from self._recent_offsets(known, origin)) if self.settings.recent_span_us else None
+        hung = (yield from self._hung_calls()) if self.has_user_code else _HungCallsRead()
+        recent = (yield from self._recent_offsets(known, origin, hung)) if self.settings.recent_span_us else None
         if recent is None or recent.complete_us is None:
-            core, restored_from, numbering = yield from self._state(version)
+            core, restored_from, numbering = yield from self._state(version, hung.decisions)
         else:
             core, restored_from, numbering = self.cores.fresh(), "", OutputNumbering()
         projects = Projects(version.number, known if known.cut_overs else None, read_ms=requested_ms, changes_epoch=numbering.since)
         partitions = [(index, partition.number) for index, partition in self.topics.partitions]
         core.set_partitions(partitions, self.settings.skew_max_ms * 1000)
+        places = hung.prepare_core(core)
         offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
         offsets.update(core.next_offsets)
         warming = None
@@ -181,12 +208,35 @@ class JoinProcedure:
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         plan = StartPlan(offsets, restored_from, on_poison)
         return JoinResult(
-            core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects, warming, tuple(self.refused)
+            core,
+            producer,
+            plan,
+            qualities,
+            store_id,
+            message_bytes_max,
+            numbering,
+            projects,
+            HungCalls(hung.decisions, places),
+            warming,
+            tuple(self.refused),
         )
 
-    def _recent_offsets(self, known: Agreement, origin: Mapping[tuple[str, int], int]) -> Generator[str, None, RecentStart]:
+    def _hung_calls(self) -> Generator[str, None, _HungCallsRead]:
+        """Returns the attempts and decisions of the group. They are read in this order and before a snapshot is chosen: an engine
+        that stops, and decides later, has seen each snapshot that was confirmed before the attempts."""
+        yield "read which calls of user code did not end"
+        attempts = read_attempts(self.ports.coordination, self.group)
+        yield "read the decisions about such calls"
+        return _HungCallsRead(attempts, hung_rules.parsed_decisions(self.ports.bus.progress(self.group)))
+
+    def _recent_offsets(
+        self, known: Agreement, origin: Mapping[tuple[str, int], int], hung: _HungCallsRead
+    ) -> Generator[str, None, RecentStart]:
         """Returns the offsets at which recent input begins. Raises StateError if the group was upgraded: the numbers of its outputs
-        could not be adopted then."""
+        could not be adopted then; or if it decided about hung calls, which are part of its state."""
+        if hung.attempts or hung.decisions:
+            what = f"--join recent: calls of user code did not end in group {self.group}, and its state depends on the decisions"
+            raise StateError(what, hint="start the engine without --join recent")
         if known.cut_overs:
             what = f"--join recent: group {self.group} was upgraded, so its outputs may have the numbers of another project"
             raise StateError(what, hint="start the engine without --join recent")
@@ -229,7 +279,9 @@ class JoinProcedure:
                 sentence = f"{agreed}, but {output.quality} in this engine's project; `hotspare quality` changes it"
                 self.ports.report(HaEvent(HaEventKind.QUALITY_CHANGED, self.group, self.engine, sentence))
 
-    def _state(self, version: ProjectVersion) -> Generator[str, None, tuple[Core, str, OutputNumbering]]:
+    def _state(
+        self, version: ProjectVersion, decisions: Sequence[Decision]
+    ) -> Generator[str, None, tuple[Core, str, OutputNumbering]]:
         """Returns (core, name of its snapshot or "", shifts of its streams). The core has the state of the newest snapshot that
         can be used, else that of the origin. Raises StateError if the project needs a snapshot and none is usable."""
         unusable: set[str] = set()
@@ -237,7 +289,8 @@ class JoinProcedure:
             yield "list snapshots"
             for info in self._usable(unusable):
                 yield f"restore {info.name}"
-                found = restore_or_report(self.ports.store, self.group, info, self._restored, self._report_unusable)
+                restore = partial(self._restored, decisions)
+                found = restore_or_report(self.ports.store, self.group, info, restore, self._report_unusable)
                 if found is not None:
                     return found[0], info.name, found[1]
                 unusable.add(info.name)
@@ -250,8 +303,13 @@ class JoinProcedure:
             )
         return self.cores.fresh(), "", OutputNumbering(dict.fromkeys(version.renumbered_streams))
 
-    def _restored(self, header: bytes, pages: Mapping[str, bytes]) -> tuple[Core, OutputNumbering]:
+    def _restored(self, decisions: Sequence[Decision], header: bytes, pages: Mapping[str, bytes]) -> tuple[Core, OutputNumbering]:
+        """Returns the core of a snapshot, and the shifts of its streams. Raises SnapshotFormat if the snapshot is void: its state
+        passed a position without the decision about it."""
         core = self.cores.restore(header, pages)
+        core.set_decisions(decisions)
+        if core.missing_decisions:
+            raise SnapshotFormat(f"it lacks the decision about a call that did not end: {core.missing_decisions[0].place}")
         return core, OutputNumbering(numbering_of(header), numbered_since(header))
 
     def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:

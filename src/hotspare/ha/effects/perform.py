@@ -268,6 +268,13 @@ def _renumber_outputs(_: do.RenumberOutputs, state: GroupState, ports: Ports) ->
     )
 
 
+def _pass_place(_: do.PassPlace, state: GroupState, ports: Ports) -> None:
+    place = state.core.stopped_at
+    assert place is not None
+    recording.report(state, ports, HaEventKind.HUNG_CALL, f"another engine has passed it: computes without a limit {place}")
+    state.core.pass_place(place)
+
+
 def _step_down(action: do.StepDown, state: GroupState, ports: Ports) -> None:
     recording.close_producer(state)
     recording.invalidate_leader(state)
@@ -507,6 +514,7 @@ PERFORMERS: dict[type[do.HaAction], Callable[[Any, GroupState, Ports], None]] = 
     do.ClaimPersist: persisting.claim_persist_request,
     do.PersistSnapshot: persisting.start_persist,
     do.ReportPersisted: persisting.report_persist_outcome,
+    do.PassPlace: _pass_place,
     do.Diverge: _diverge,
     do.Leave: _leave,
 }

@@ -28,6 +28,7 @@ from hotspare.ha.outputs.message import progress_of
 from hotspare.ha.outputs.transaction import NextCommit, Transaction
 from hotspare.ha.ports import BlockCodec, Ports
 from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import hung_calls
 from hotspare.ha.rules import publishing as rules
 from hotspare.ha.rules.facts import Oversized
 from hotspare.ha.rules.roles import Reason, Role, Step
@@ -72,6 +73,7 @@ def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
         state.budget.record_success()
     state.publishing = replace(state.publishing, published_ms=now_ms, cut_stream=following.cut_stream)
     committed.record_own_commit(state, commit.progress, following.sent, now_ms)
+    committed.record_decisions(state, ports, commit.progress)
     _clear_oversized(state, ports)
     if state.publishing.is_first_commit_due and commit.messages:
         _report_promotion(state, ports)
@@ -194,7 +196,8 @@ def next_commit(state: GroupState, view: View, codec: BlockCodec) -> NextCommit:
             cut = cut or output.stream
         if last is not None and rules.is_progress_due(view, stream, last.sequence):
             progress[output.stream] = Progress(last.sequence, last.output_id, last.digest, epoch)
-    told = rules.with_change_record(view, progress)
+    decision = hung_calls.due_decision(view)
+    told = rules.with_change_record(view, progress | (hung_calls.decision_record(decision, epoch) if decision else {}))
     rows, bytes_ = view.commit_rows - rows_left, view.commit_bytes - bytes_left
     return NextCommit(Commit(messages, told), sent, rows, bytes_, cut, blocks)
 

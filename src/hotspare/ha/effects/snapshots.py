@@ -16,10 +16,10 @@ from hotspare.base.errors import HotspareError
 from hotspare.bus.contract import Bus
 from hotspare.flow.numbering import NUMBERED_SINCE, NUMBERING
 from hotspare.ha.calls.store_jobs import Candidate, StoreJob, StoreJobKind, StoreJobResult
-from hotspare.ha.effects import recording, trimming
+from hotspare.ha.effects import hung_calls, recording, trimming
 from hotspare.ha.effects.store_agreement import check_store_unchanged
 from hotspare.ha.events import HaEvent, HaEventKind
-from hotspare.ha.group_state import GroupState
+from hotspare.ha.group_state import GroupState, view_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import persisting
 from hotspare.ha.rules import snapshots as rules
@@ -146,8 +146,15 @@ def reporting_progress(
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
     """Starts to confirm candidate `name` in its store, so that engines may restore it, and removes the candidate from the state."""
-    group, candidate = state.group, _remove_candidate(state, name)
-    _start_store_job(state, ports, StoreJobKind.CONFIRM, candidate, lambda store, _: store.confirm(group, name))
+    group, candidate, decisions = state.group, _remove_candidate(state, name), state.hung_calls.decisions
+    is_final = not state.has_user_code or rules.is_output_beyond(view_of(state, ports), candidate)
+
+    def call(store: Store, _: Callable[[], None]) -> None:
+        if not is_final:
+            hung_calls.refuse_beyond_attempts(ports.coordination, group, decisions, candidate.needed_offsets)
+        store.confirm(group, name)
+
+    _start_store_job(state, ports, StoreJobKind.CONFIRM, candidate, call)
 
 
 def discard(state: GroupState, ports: Ports, name: str) -> None:

@@ -100,6 +100,12 @@ class Publish(HaAction):
     template = "publishes its outputs"
 
 
+class PassPlace(HaAction):
+    """Makes the core compute, without a limit, the call before which it has stopped. No external effect."""
+
+    template = "computes a call that another engine has passed, without a limit"
+
+
 class AwaitCommit(HaAction):
     """Waits for the transaction under way and records its result."""
 

@@ -55,7 +55,7 @@ from collections.abc import Iterator
 
 from hotspare.base.inbound_role import InboundRole
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import divergence, lease, persisting, publishing, snapshots, two_projects, warming
+from hotspare.ha.rules import divergence, hung_calls, lease, persisting, publishing, snapshots, two_projects, warming
 from hotspare.ha.rules.actions import Duty
 from hotspare.ha.rules.facts import OtherMember
 from hotspare.ha.rules.roles import ENDS, Reason, Role, Step
@@ -93,6 +93,8 @@ def duties(view: View) -> Iterator[Duty]:
         yield Duty(0, do.Leave(Reason.REFUSED, view.role_state.refusal))
     elif _is_stalled(view):
         yield Duty(0, do.Leave(Reason.PIPELINE_STALLED))
+    elif void := hung_calls.void_reason(view):
+        yield Duty(0, do.Leave(Reason.STATE_VOID, void))
     elif view.role_state.role is Role.STANDBY:
         yield from _standby(view)
     elif view.role_state.role is Role.WARMING:
@@ -233,6 +235,7 @@ def _standby(view: View) -> Iterator[Duty]:
     yield from two_projects.project_read_duties(view)
     yield from _ticks(view)
     yield from _read_progress(view)
+    yield from _pass_place(view)
     yield from snapshots.candidate_duties(view)
     yield from persisting.duties(view)
     yield from snapshots.snapshot_duties(view)
@@ -288,6 +291,11 @@ def _read_qualities(view: View) -> Iterator[Duty]:
 def _read_progress(view: View) -> Iterator[Duty]:
     due_ms = view.last_runs.progress_read_ms + view.settings.progress_poll_ms
     yield Duty(max(due_ms, view.contacts.bus_retry_ms), do.ReadProgress())
+
+
+def _pass_place(view: View) -> Iterator[Duty]:
+    if hung_calls.may_pass(view):
+        yield Duty(0, do.PassPlace())
 
 
 def _check_inbound(view: View) -> Iterator[Duty]:
@@ -364,6 +372,7 @@ def _active(view: View) -> Iterator[Duty]:
         return
     if any(stream.facts.is_shift_unknown and not stream.is_behind for stream in view.streams.values()):
         yield Duty(0, do.RenumberOutputs())
+    yield from _pass_place(view)
     yield from _free_the_bus(view)
     owed = publishing.due_times(view)
     yield from lease.backlog_lease_duties(view, owed)

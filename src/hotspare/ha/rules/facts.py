@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+from hotspare.base.call_place import CallPlace, Decision, HangCause
 from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Leader
@@ -296,6 +297,18 @@ class InboundFacts:
     """The offset of the newest tick that this engine appended."""
     kind: InboundRole = InboundRole.EVENTS
     """The kind of the topic. An engine writes nothing to another project's output topic, not even ticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class HungCalls:
+    """What this engine knows about calls of user code that did not end."""
+
+    decisions: tuple[Decision, ...] = ()
+    """The decisions on the bus, as far as read, by number."""
+    places: Mapping[CallPlace, HangCause] = field(default_factory=dict)
+    """The places before which the core stops; read when the engine joined."""
+    reported: CallPlace | None = None
+    """The place of the newest report that the core has stopped."""
 
 
 @dataclass(frozen=True, slots=True)

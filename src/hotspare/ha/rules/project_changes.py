@@ -15,17 +15,19 @@ from hotspare.bus.contract import Progress
 from hotspare.ha.rules.parsed_number import parsed_number
 
 _CHANGE_PREFIX = "~"
+DECISION_PREFIX = "!"
+"""The prefix of the names of records with decisions about hung calls (`hung_calls`)."""
 Changes: TypeAlias = Sequence[tuple[int, int]]
 """Pairs (epoch, number of the project that publishes from that epoch on), by rising epoch."""
 
 
 def is_stream_record(name: str) -> bool:
-    """Whether a record among a group's progress is that of a stream, and not of a project change."""
-    return not name.startswith(_CHANGE_PREFIX)
+    """Whether a record among a group's progress is that of a stream, and neither of a project change nor a decision."""
+    return not name.startswith((_CHANGE_PREFIX, DECISION_PREFIX))
 
 
 def parsed_changes(progress: Mapping[str, Progress]) -> Changes:
-    found = ((parsed_number(name[1:]), each.sequence) for name, each in progress.items() if not is_stream_record(name))
+    found = ((parsed_number(name[1:]), each.sequence) for name, each in progress.items() if name.startswith(_CHANGE_PREFIX))
     return tuple(sorted((epoch, number) for epoch, number in found if epoch is not None))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hotspare.bus.contract import Progress
-from hotspare.ha.rules import project_changes
+from hotspare.ha.rules import hung_calls, project_changes
 from hotspare.ha.rules.facts import LONG_AGO_MS
 from hotspare.ha.rules.settings import OutputStream
 from hotspare.ha.rules.view import StreamView, View
@@ -115,10 +115,10 @@ def await_due_ms(view: View) -> int | None:
 
 
 def progress_due_ms(view: View) -> int | None:
-    """Returns the time at which progress has to be written for outputs already on the topic; None if progress covers all of
-    them."""
+    """Returns the time at which progress has to be written for outputs already on the topic, or a decision about a hung call; None
+    if progress covers all of them."""
     streams = view.streams.values()
-    if any(stream.facts.unrecorded is not None for stream in streams):
+    if hung_calls.due_decision(view) is not None or any(stream.facts.unrecorded is not None for stream in streams):
         return LONG_AGO_MS
     lagging = [stream for stream in streams if stream.facts.sent > stream.facts.committed_sequence]
     return min((_lagging_due_ms(view, stream) for stream in lagging), default=None)

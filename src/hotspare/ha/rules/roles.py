@@ -67,6 +67,7 @@ class Reason(Enum):
     DIFFERS = "outputs differ from those committed"
     REFUSED = "refused"
     PIPELINE_STALLED = "input is pending and the runner does not deliver it"
+    STATE_VOID = "its state lacks a decision of the group about a hung call"
     # routine
     TIMER = "timer"
     UNKNOWN_LEADER = "leader not known"
@@ -96,17 +97,20 @@ ROLE_TRANSITIONS: frozenset[tuple[Role, Role, Reason]] = frozenset(
         (Role.WARMING, Role.STOPPED, Reason.STOP_ASKED),
         (Role.WARMING, Role.STOPPED, Reason.REFUSED),
         (Role.WARMING, Role.STOPPED, Reason.PIPELINE_STALLED),
+        (Role.WARMING, Role.STOPPED, Reason.STATE_VOID),
         *((Role.STANDBY, Role.PROMOTING, reason) for reason in VACANT),
         (Role.STANDBY, Role.DIVERGED, Reason.DIFFERS),
         (Role.STANDBY, Role.STOPPED, Reason.STOP_ASKED),
         (Role.STANDBY, Role.STOPPED, Reason.REFUSED),
         (Role.STANDBY, Role.STOPPED, Reason.PIPELINE_STALLED),
+        (Role.STANDBY, Role.STOPPED, Reason.STATE_VOID),
         (Role.PROMOTING, Role.ACTIVE, Reason.PROMOTED),
         (Role.PROMOTING, Role.STANDBY, Reason.NEWER_EPOCH),
         (Role.PROMOTING, Role.STANDBY, Reason.STOP_ASKED),
         (Role.PROMOTING, Role.DIVERGED, Reason.DIFFERS),
         (Role.PROMOTING, Role.STOPPED, Reason.REFUSED),
         (Role.PROMOTING, Role.STOPPED, Reason.PIPELINE_STALLED),
+        (Role.PROMOTING, Role.STOPPED, Reason.STATE_VOID),
         (Role.ACTIVE, Role.PROMOTING, Reason.FENCED),
         (Role.ACTIVE, Role.PROMOTING, Reason.UNKNOWN_RESULT),
         (Role.ACTIVE, Role.STANDBY, Reason.NEWER_EPOCH),
@@ -115,6 +119,7 @@ ROLE_TRANSITIONS: frozenset[tuple[Role, Role, Reason]] = frozenset(
         (Role.ACTIVE, Role.DIVERGED, Reason.DIFFERS),
         (Role.ACTIVE, Role.STOPPED, Reason.REFUSED),
         (Role.ACTIVE, Role.STOPPED, Reason.PIPELINE_STALLED),
+        (Role.ACTIVE, Role.STOPPED, Reason.STATE_VOID),
     ]
 )
 """Every permitted (role, next role, reason). DIVERGED and STOPPED are final: a restarted engine begins as JOINING, eligible like

@@ -69,6 +69,15 @@ def _numbered(view: View, candidate: Candidate) -> list[tuple[StreamView, int]]:
     return [(each, n + each.shift - candidate.shifts.get(stream, 0)) for each, stream, n in known]
 
 
+def is_output_beyond(view: View, candidate: Candidate) -> bool:
+    """Whether committed output lies beyond the candidate, so that no engine can decide any more about a position before it
+    (`hung_calls`)."""
+    return any(
+        not each.facts.is_shift_unknown and each.facts.committed_sequence > sequence
+        for each, sequence in _numbered(view, candidate)
+    )
+
+
 def confirm_due_ms(view: View, candidate: Candidate) -> int:
     """Returns the time at which a settled candidate is confirmed. It waits up to `divergence_wait_ms` for progress of streams that
     may lose outputs.

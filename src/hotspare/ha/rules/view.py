@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Protocol
 
+from hotspare.base.call_place import CallPlace, Decision
 from hotspare.base.shard import WHOLE, Shard
 from hotspare.coordination.contract import Leader
 from hotspare.ha.calls.store_jobs import StoreLoad
 from hotspare.ha.rules.facts import (
     Contacts,
     Difference,
+    HungCalls,
     InboundFacts,
     Intake,
     LastRuns,
@@ -94,6 +96,10 @@ class CoreView:
     order: int = 0
     is_between_batches: bool = True
     blocking_partitions: Collection[tuple[int, int]] = ()
+    stopped_at: CallPlace | None = None
+    """The place before which the core has stopped, until it is decided or may be passed."""
+    missing_decisions: tuple[Decision, ...] = ()
+    """The decisions about positions that the state has passed without them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +129,7 @@ class View:
     persisting: Persisting = field(default_factory=Persisting)
     projects: Projects = field(default_factory=Projects)
     warming: Warming | None = None
+    hung_calls: HungCalls = field(default_factory=HungCalls)
     # read separately from the records
     peer: PeerStatus = PeerStatus.UNKNOWN
     core: CoreView = field(default_factory=CoreView)

@@ -1,0 +1,44 @@
+"""Reads what a group recorded about calls of user code that did not end (`rules.hung_calls`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hotspare.base.call_place import ATTEMPT_PREFIX, Attempt
+from hotspare.base.errors import StoreError
+from hotspare.bus.contract import Partition
+from hotspare.coordination.contract import Coordination
+from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.group_state import GroupState
+from hotspare.ha.ports import Ports
+from hotspare.ha.rules import hung_calls as rules
+
+
+def read_attempts(coordination: Coordination, group: str) -> tuple[Attempt, ...]:
+    """Returns the group's attempts, in order of their names. Facts that cannot be read are left out."""
+    names = sorted(name for name in coordination.fact_names(group) if name.startswith(ATTEMPT_PREFIX))
+    stored = (coordination.fact(group, name) for name in names)
+    found = (Attempt.from_bytes(each) for each in stored if each is not None)
+    return tuple(each for each in found if each is not None)
+
+
+def record_stop(state: GroupState, ports: Ports) -> None:
+    """Reports, once for each place, that the core has stopped before it."""
+    place = state.core.stopped_at
+    if place is None or place == state.hung_calls.reported:
+        return
+    state.hung_calls = replace(state.hung_calls, reported=place)
+    sentence = f"{rules.STARTS_MAX} starts of engines failed there: stops before {place}"
+    ports.report(HaEvent(HaEventKind.HUNG_CALL, state.group, state.engine, sentence))
+
+
+def refuse_beyond_attempts(
+    coordination: Coordination, group: str, decisions: rules.Decisions, needed: Mapping[Partition, int]
+) -> None:
+    """Raises StoreError if a place before the offsets `needed` was attempted and is undecided: a snapshot of that state could
+    become void after older ones were deleted."""
+    offsets = {(partition.topic, partition.number): offset for partition, offset in needed.items()}
+    waiting = rules.unresolved_attempts(read_attempts(coordination, group), decisions, offsets)
+    if waiting:
+        raise StoreError(f"it lies beyond a call that did not end and is undecided: {waiting[0].place}")

@@ -1,0 +1,120 @@
+"""Decides what a group does about a call of user code that does not end: where engines stop, who decides, and which state is void.
+
+    attempts (coordination)          decisions (progress partition of the bus)
+         │ counted when an engine joins      │ read when an engine joins, with each progress
+         ▼                                   ▼
+    the core stops before a place ──► an active engine commits a decision ──► the window refuses what the position causes
+
+An attempt proves nothing about other machines: it only makes engines stop and look. A decision is safe for one reason: it is
+committed under the newest epoch, by an engine whose state ends right before the place and has every committed output. So no output
+at or beyond the place exists, and every engine that publishes later has read the decision after its fence. An engine whose state
+passed the place without the decision is void, whatever its outputs look like: it leaves, and is started again.
+
+If committed output does lie beyond the place, some engine has passed it, so the call ends: this engine computes it without a
+limit.
+
+A snapshot beyond an undecided attempted place may become void. So it is not confirmed, and nothing before it is deleted, until
+output beyond the snapshot is committed: then no engine can decide any more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeAlias
+
+from hotspare.base.call_place import Attempt, CallPlace, Decision, HangCause, failed_starts
+from hotspare.bus.contract import Progress
+from hotspare.ha.rules.project_changes import DECISION_PREFIX
+from hotspare.ha.rules.view import StreamView, View
+
+Decisions: TypeAlias = Collection[Decision]
+STARTS_MAX = 2
+"""The number of engine starts that may fail at one place before no engine computes it undecided."""
+
+
+def is_decision_record(name: str) -> bool:
+    """Whether a record among a group's progress is a decision, and not that of a stream."""
+    return name.startswith(DECISION_PREFIX)
+
+
+def decision_record(decision: Decision, epoch: int) -> dict[str, Progress]:
+    """Returns the record, by name, with which a decision is committed under `epoch`."""
+    at = decision.place
+    name = json.dumps([at.topic, at.partition, at.offset, at.index, at.window, decision.cause.value], separators=(",", ":"))
+    return {DECISION_PREFIX + name: Progress(decision.number, None, 0, epoch)}
+
+
+def parsed_decisions(progress: Mapping[str, Progress]) -> tuple[Decision, ...]:
+    """Returns the decisions among a group's records, by number. Records of other versions, and those of a group that was reset,
+    are ignored."""
+    found = [_parsed(name, each.sequence) for name, each in progress.items() if is_decision_record(name) and each.sequence]
+    return tuple(sorted((each for each in found if each is not None), key=lambda each: each.number))
+
+
+def _parsed(name: str, number: int) -> Decision | None:
+    try:
+        topic, partition, offset, index, window, cause = json.loads(name.removeprefix(DECISION_PREFIX))
+        return Decision(CallPlace(topic, partition, offset, index, window), HangCause(cause), number)
+    except (ValueError, TypeError):
+        return None
+
+
+def places_to_stop_before(attempts: Iterable[Attempt], decisions: Decisions) -> dict[CallPlace, HangCause]:
+    """Returns the undecided places at which STARTS_MAX starts have failed, each with the cause of one of the attempts."""
+    attempts = sorted(attempts, key=lambda each: each.fact_name)
+    decided = {each.place for each in decisions}
+    full = {place for place, starts in failed_starts(attempts).items() if starts >= STARTS_MAX} - decided
+    return {each.place: each.cause for each in attempts if each.place in full}
+
+
+def windows_to_call_by_row(attempts: Iterable[Attempt], decisions: Decisions) -> tuple[str, ...]:
+    """Returns the windows of which a call for several rows did not end, and that have no decision yet: called row by row, they show
+    which row it is."""
+    decided = {each.place.window for each in decisions}
+    return tuple(sorted({each.place.window for each in attempts if each.rows > 1} - decided))
+
+
+def is_output_beyond_committed(streams: Mapping[str, StreamView]) -> bool:
+    """Whether committed output lies beyond this engine's state, so that another engine has computed what this one has not."""
+    return any(
+        stream.is_behind if stream.facts.is_shift_unknown else stream.facts.committed_sequence > stream.last_sequence
+        for stream in streams.values()
+    )
+
+
+def due_decision(view: View) -> Decision | None:
+    """Returns the decision to commit with the next transaction of an active engine; None without one.
+
+    The core has stopped before the place, and all that older epochs committed is known since the promotion.
+    """
+    place = view.core.stopped_at
+    if place is None or is_output_beyond_committed(view.streams) or any(each.place == place for each in view.hung_calls.decisions):
+        return None
+    cause = view.hung_calls.places.get(place, HangCause.DEADLINE)
+    return Decision(place, cause, max((each.number for each in view.hung_calls.decisions), default=0) + 1)
+
+
+def may_pass(view: View) -> bool:
+    """Whether the core has stopped before a place that another engine is known to have passed."""
+    return view.core.stopped_at is not None and is_output_beyond_committed(view.streams)
+
+
+def void_reason(view: View) -> str:
+    """Returns why this engine's state is void; "" if it is valid."""
+    if not view.core.missing_decisions:
+        return ""
+    return f"the state passed a call that the group has decided to refuse: {view.core.missing_decisions[0].place}"
+
+
+def unresolved_attempts(
+    attempts: Iterable[Attempt], decisions: Decisions, next_offsets: Mapping[tuple[str, int], int]
+) -> tuple[Attempt, ...]:
+    """Returns the attempts at undecided places before `next_offsets`, by topic and partition: those of a snapshot. The snapshot
+    becomes void if one of these places is decided later."""
+    decided = {each.place for each in decisions}
+    return tuple(
+        each
+        for each in attempts
+        if each.place not in decided and each.place.offset < next_offsets.get((each.place.topic, each.place.partition), 0)
+    )
