@@ -1,0 +1,116 @@
+"""What a group does about a call of user code that does not end: the rules, on views and on records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from hotspare.base.call_place import Attempt, CallPlace, Decision, HangCause
+from hotspare.base.errors import StoreError
+from hotspare.bus.contract import Partition, Progress
+from hotspare.coordination.memory import MemoryCoordination
+from hotspare.ha.effects.hung_calls import read_attempts, refuse_beyond_attempts
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import hung_calls, project_changes
+from hotspare.ha.rules.decide import decide
+from hotspare.ha.rules.facts import HungCalls, StreamFacts
+from hotspare.ha.rules.roles import Reason, Step
+from hotspare.ha.rules.view import CoreView, StreamView, View
+from tests.ha.views import active, promoting, standby
+
+PLACE = CallPlace("p.I", 0, 5, 0, "q/w")
+LATER = replace(PLACE, offset=9)
+DECIDED = Decision(PLACE, HangCause.MEMORY, 1)
+
+
+def attempt(start: str, place: CallPlace = PLACE, rows: int = 1) -> Attempt:
+    return Attempt(place, HangCause.DEADLINE, start, rows)
+
+
+def stopped(view: View, committed: int = 3, computed: int = 3, **changes: Any) -> View:
+    """Returns `view` with a core that has stopped before PLACE, and one stream."""
+    stream = StreamView(StreamFacts(committed=Progress(committed, None, 0, 7), sent=committed), last_sequence=computed)
+    return replace(view, core=CoreView(stopped_at=PLACE), streams={"s": stream}, **changes)
+
+
+def test_two_starts_that_failed_at_a_place_stop_engines_before_it() -> None:
+    assert hung_calls.places_to_stop_before([attempt("a")], ()) == {}
+    assert hung_calls.places_to_stop_before([attempt("a"), attempt("b"), attempt("b", LATER)], ()) == {PLACE: HangCause.DEADLINE}
+
+
+def test_one_start_counts_once_and_a_call_for_many_rows_not_at_all() -> None:
+    assert hung_calls.places_to_stop_before([attempt("a"), attempt("a")], ()) == {}
+    many = [attempt("a", rows=7), attempt("b", rows=7)]
+    assert hung_calls.places_to_stop_before(many, ()) == {}
+    assert hung_calls.windows_to_call_by_row(many, ()) == ("q/w",)
+
+
+def test_a_decided_place_stops_no_engine() -> None:
+    both = [attempt("a"), attempt("b")]
+    assert hung_calls.places_to_stop_before(both, (DECIDED,)) == {}
+    assert hung_calls.windows_to_call_by_row([attempt("a", rows=7)], (DECIDED,)) == ()
+
+
+def test_a_decision_survives_its_record_and_is_neither_a_stream_nor_a_change_of_the_project() -> None:
+    (name,) = record = hung_calls.decision_record(DECIDED, epoch=7)
+    assert record[name].epoch == 7
+    assert hung_calls.parsed_decisions({**record, "s": Progress(1, None, 0, 7), "~7": Progress(1, None, 0, 7)}) == (DECIDED,)
+    assert not project_changes.is_stream_record(name)
+    assert project_changes.parsed_changes(record) == ()
+
+
+def test_a_reset_group_has_no_decisions() -> None:
+    record = hung_calls.decision_record(DECIDED, epoch=7)
+    assert hung_calls.parsed_decisions({name: replace(each, sequence=0) for name, each in record.items()}) == ()
+
+
+@pytest.mark.parametrize("name", ["!", "![]", "!{", '!["t",0,1,0,"w","other"]', '!["t",0]'])
+def test_a_record_of_another_version_is_no_decision(name: str) -> None:
+    assert hung_calls.parsed_decisions({name: Progress(1, None, 0, 7)}) == ()
+
+
+def test_the_active_engine_decides_with_its_next_transaction() -> None:
+    known = HungCalls((replace(DECIDED, place=LATER, number=4),), {PLACE: HangCause.MEMORY})
+    view = stopped(active(), hung_calls=known)
+    assert do.Publish() in decide(view)
+    assert hung_calls.due_decision(view) == Decision(PLACE, HangCause.MEMORY, 5)
+
+
+def test_nothing_is_decided_by_a_spare_or_in_a_promotion() -> None:
+    assert do.Publish() not in decide(stopped(standby()))
+    assert do.Publish() not in decide(stopped(promoting(Step.CHECKED)))
+
+
+def test_nothing_is_decided_that_another_engine_has_passed() -> None:
+    for view in (stopped(active(), committed=4), stopped(standby(), committed=4)):
+        assert hung_calls.due_decision(view) is None
+        assert do.PassPlace() in decide(view)
+
+
+def test_nothing_is_decided_twice() -> None:
+    view = stopped(active(), hung_calls=HungCalls((DECIDED,)))
+    assert hung_calls.due_decision(view) is None
+
+
+@pytest.mark.parametrize("view", [standby(), active(), promoting(Step.CHECKED)], ids=["standby", "active", "promoting"])
+def test_a_state_without_a_decision_about_its_past_is_left(view: View) -> None:
+    void = replace(view, core=CoreView(missing_decisions=(DECIDED,)))
+    (leave,) = decide(void)
+    assert isinstance(leave, do.Leave)
+    assert leave.reason is Reason.STATE_VOID
+    assert "q/w" in leave.detail
+
+
+def test_a_snapshot_beyond_an_undecided_attempt_is_not_confirmed() -> None:
+    coordination = MemoryCoordination().client("a")
+    first = attempt("a")
+    coordination.set_fact_once("g", first.fact_name, first.to_bytes())
+    coordination.set_fact_once("g", "hang/broken", b"{")
+    assert read_attempts(coordination, "g") == (first,)
+    beyond = {Partition("p.I", 0): 6}
+    refuse_beyond_attempts(coordination, "g", (), {Partition("p.I", 0): 5})
+    refuse_beyond_attempts(coordination, "g", (DECIDED,), beyond)
+    with pytest.raises(StoreError, match="undecided: window q/w, event 0"):
+        refuse_beyond_attempts(coordination, "g", (), beyond)
