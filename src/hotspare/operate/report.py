@@ -14,6 +14,8 @@
                               "streams": [{"stream", "sequence", "committed", "held", "digest"}]}],
                  "persisted": {"number", "to", "engine", "name", "order", "bytes", "took_ms", "failure"},
                  "progress": [{"stream", "sequence", "digest", "epoch"}],
+                 "hung_calls": [{"window", "topic", "partition", "offset", "index", "cause", "starts", "engines", "used_ms",
+                                 "decision"}],
                  "newest_snapshot": {"engine", "order", "age_ms"},
                  "snapshots": [{"name", "engine", "status", "order", "bytes_total", "written_time_us"}],
                  "store_failure"}]}
@@ -27,6 +29,10 @@ Digests are 16 hexadecimal digits; other quantities are numbers. A value that is
 | `switchover_asked` | the engine that a pending request for a switch-over names, "" for any; null without a request |
 | `persisted` | the result of the newest finished request for a snapshot |
 | `progress` | what the bus has committed of each stream |
+| `hung_calls` | the calls of user code that did not end, by the event (or tick) and window |
+| `hung_calls[].starts`, `engines` | how many starts of engines ended there, and which engines these were |
+| `hung_calls[].cause`, `used_ms` | `deadline` or `memory`, and the processor time of the longest such call |
+| `hung_calls[].decision` | the number of the decision that the window refuses what the event causes; null while undecided |
 | `newest_snapshot` | the newest that may be restored, with the engine that wrote it |
 | `snapshots[].status` | `candidate`, `confirmed` (may be restored) or `damaged` |
 | `snapshots[].order` | the sum of the input positions; so a newer snapshot has a greater one |
@@ -69,15 +75,19 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from hotspare.base.call_place import Decision
 from hotspare.base.errors import BusError, HotspareError, StoreError
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import whole_group
 from hotspare.coordination.contract import Coordination, Leader, Member
 from hotspare.ha.effects import persisting
+from hotspare.ha.effects.hung_calls import read_attempts
 from hotspare.ha.effects.upgrading import agreement
 from hotspare.ha.member_record import CONNECTORS
+from hotspare.ha.rules.hung_calls import parsed_decisions
 from hotspare.ha.rules.project_changes import is_stream_record
 from hotspare.operate.groups import GroupSources, has_sign_of_life, is_running
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
@@ -111,6 +121,7 @@ def group_document(sources: GroupSources, group: str) -> Document:
         "engines": [_engine(member, topics, ends) | _liveness(member, leader, newest_ms) for member in members],
         "persisted": _persisted(sources.coordination, group),
         "progress": _progress(sources.bus, group),
+        "hung_calls": _hung_calls(sources, group),
         "newest_snapshot": _newest(snapshots),
         "snapshots": [_snapshot(info) for info in snapshots],
         "store_failure": store_failure,
@@ -264,6 +275,23 @@ def _progress(bus: Bus | None, group: str) -> list[Document]:
             if is_stream_record(stream)
         ]
     return []
+
+
+def _hung_calls(sources: GroupSources, group: str) -> list[Document]:
+    """Returns what the group recorded about calls of user code that did not end, by place."""
+    attempts, decisions = read_attempts(sources.coordination, group), tuple[Decision, ...]()
+    if sources.bus is not None:
+        with contextlib.suppress(BusError):
+            decisions = parsed_decisions(sources.bus.progress(group))
+    numbers = {each.place: each.number for each in decisions}
+    causes = {each.place: each.cause.value for each in attempts} | {each.place: each.cause.value for each in decisions}
+    found = []
+    for place in sorted(causes):
+        own = [each for each in attempts if each.place == place]
+        known = {"starts": len({each.start for each in own}), "engines": sorted({each.engine for each in own})}
+        known |= {"used_ms": max((each.used_ms for each in own), default=None), "decision": numbers.get(place)}
+        found.append(asdict(place) | {"cause": causes[place]} | known)
+    return found
 
 
 def _newest(snapshots: Sequence[SnapshotInfo]) -> Document | None:

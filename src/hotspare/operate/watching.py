@@ -24,8 +24,10 @@ from hotspare.coordination.contract import Coordination
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import OnTrace, Pipeline
 from hotspare.flow.plan import Plan, compile_plan
+from hotspare.ha.effects.hung_calls import refuse_void
 from hotspare.ha.effects.joining import agreed_document, agreed_skew_ms, check_positions, recorded_origin, restore_or_report
 from hotspare.ha.effects.shard_agreement import recorded_shard_count
+from hotspare.ha.rules.hung_calls import parsed_decisions
 from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.topics import group_topics, source_topics
@@ -73,7 +75,9 @@ class Watcher:
         self._show: OnTrace = lambda window, events: None
         self.restored_from = ""
         """The name of the snapshot from which the state was restored; "" if it is rebuilt from the group's first input."""
+        self._decisions = parsed_decisions(place.bus.progress(place.group))
         self._core = self._restored()
+        self._core.set_decisions(self._decisions)
         self._core.set_partitions([key for key, _ in partitions], agreed_skew_ms(place.coordination, place.group) * 1_000)
         origin = recorded_origin(place.coordination, place.group, self._topics)
         self._begin = {key: origin.get((partition.topic, partition.number), 0) for key, partition in partitions}
@@ -91,7 +95,9 @@ class Watcher:
         return Pipeline.fresh(self._plan, self._on_trace, shard=self._topics.shard.number)
 
     def _restore(self, header: bytes, pages: Mapping[str, bytes]) -> Pipeline:
-        return Pipeline.restore(self._plan, header, pages, self._on_trace)
+        core = Pipeline.restore(self._plan, header, pages, self._on_trace)
+        refuse_void(core, self._decisions)
+        return core
 
     def _on_trace(self, window: str, events: pa.RecordBatch) -> None:
         if self._shown_from:

@@ -84,6 +84,18 @@ def switchover_lines(group: Document) -> list[str]:
     return [] if to is None else [f"a switch-over to {to or 'any spare'} is requested"]
 
 
+def hung_call_lines(group: Document, *, decided: bool) -> list[str]:
+    """Returns a line for each call of user code that did not end, either those decided or those undecided."""
+    lines = []
+    for each in group["hung_calls"]:
+        if (each["decision"] is not None) is decided:
+            event = f"event {each['index']} at offset {each['offset']} of {each['topic']}, partition {each['partition']}"
+            limit = "memory" if each["cause"] == "memory" else "its deadline"
+            done = f"refuses it (decision {each['decision']})" if decided else f"exceeds {limit}: {each['starts']} starts failed"
+            lines.append(f"user code of window {each['window']}, {event}: {'the window ' if decided else ''}{done}")
+    return lines
+
+
 def _troubles(group: Document) -> Iterator[str]:
     living = [engine for engine in group["engines"] if engine["role"] is not None]
     working = [engine for engine in living if not engine["starting"]]
@@ -96,6 +108,7 @@ def _troubles(group: Document) -> Iterator[str]:
         yield f"there is no spare{starting}"
     if group["store_failure"] is not None:
         yield store_failure_line(group)
+    yield from hung_call_lines(group, decided=False)
     for engine in group["engines"]:
         if engine["ended_because"]:
             yield f"{engine['engine']} ended: {engine['ended_because']}"
@@ -143,6 +156,7 @@ def _row(engine: Document, now_us: int) -> tuple[str, str, str, str]:
 
 def _remarks(group: Document) -> Iterator[str]:
     yield from switchover_lines(group)
+    yield from hung_call_lines(group, decided=True)
     newest: dict[str, Any] | None = group["newest_snapshot"]
     if newest is not None:
         yield f"newest snapshot {_span(newest['age_ms'] // 1000)} old, by {newest['engine']}"

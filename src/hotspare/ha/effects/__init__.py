@@ -1,3 +1,3 @@
 """Performs the actions of the HA loop."""
 
-__all__ = ["joining", "persisting", "restoring", "shard_agreement", "upgrading"]
+__all__ = ["hung_calls", "joining", "persisting", "restoring", "shard_agreement", "upgrading"]

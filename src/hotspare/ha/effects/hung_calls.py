@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hotspare.base.call_place import ATTEMPT_PREFIX, Attempt
-from hotspare.base.errors import StoreError
+from hotspare.base.call_place import ATTEMPT_PREFIX, Attempt, Decision
+from hotspare.base.errors import SnapshotFormat, StoreError
 from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Coordination
+from hotspare.ha.core import Core
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState
 from hotspare.ha.ports import Ports
@@ -21,6 +22,15 @@ def read_attempts(coordination: Coordination, group: str) -> tuple[Attempt, ...]
     stored = (coordination.fact(group, name) for name in names)
     found = (Attempt.from_bytes(each) for each in stored if each is not None)
     return tuple(each for each in found if each is not None)
+
+
+def refuse_void(core: Core, decisions: Sequence[Decision]) -> None:
+    """Shows the decisions to a restored core. Raises SnapshotFormat if its state is void: it passed a position without the decision
+    about it."""
+    if decisions:
+        core.set_decisions(decisions)
+    if core.missing_decisions:
+        raise SnapshotFormat(f"it lacks the decision about a call that did not end: {core.missing_decisions[0].place}")
 
 
 def record_stop(state: GroupState, ports: Ports) -> None:

@@ -33,7 +33,7 @@ from hotspare.coordination.contract import Coordination, Member
 from hotspare.flow.numbering import Numbering, numbered_since, numbering_of
 from hotspare.flow.semantics import SEMANTICS, refuse_other_semantics, stated_semantics
 from hotspare.ha.core import Core, CoreFactory
-from hotspare.ha.effects.hung_calls import read_attempts
+from hotspare.ha.effects.hung_calls import read_attempts, refuse_void
 from hotspare.ha.effects.shard_agreement import agree_on_shards, refuse_other_shards
 from hotspare.ha.effects.store_agreement import agree_on_store
 from hotspare.ha.effects.upgrading import PROJECT, agreement, has_any_cut_over
@@ -304,12 +304,9 @@ class JoinProcedure:
         return self.cores.fresh(), "", OutputNumbering(dict.fromkeys(version.renumbered_streams))
 
     def _restored(self, decisions: Sequence[Decision], header: bytes, pages: Mapping[str, bytes]) -> tuple[Core, OutputNumbering]:
-        """Returns the core of a snapshot, and the shifts of its streams. Raises SnapshotFormat if the snapshot is void: its state
-        passed a position without the decision about it."""
+        """Returns the core of a snapshot, and the shifts of its streams. Raises SnapshotFormat as `refuse_void`."""
         core = self.cores.restore(header, pages)
-        core.set_decisions(decisions)
-        if core.missing_decisions:
-            raise SnapshotFormat(f"it lacks the decision about a call that did not end: {core.missing_decisions[0].place}")
+        refuse_void(core, decisions)
         return core, OutputNumbering(numbering_of(header), numbered_since(header))
 
     def _usable(self, unusable: Collection[str]) -> list[SnapshotInfo]:
