@@ -50,7 +50,7 @@ def events(first: int, count: int) -> InputEvents:
         pa.array(doubles, pa.float64()),
         pa.array(times).cast(pa.timestamp("us")),
     ]
-    return InputEvents("in", GIVEN, columns, np.ones(count, np.uint8), times, numbers.astype(np.uint64) * np.uint64(7919))
+    return InputEvents("in", GIVEN, columns, np.ones(count, np.uint8), times, numbers.astype(np.uint64) * np.uint64(7919), numbers)
 
 
 def _given(instance: Instance, first: int, count: int) -> list[str]:

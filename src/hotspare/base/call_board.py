@@ -70,6 +70,8 @@ class CallSlot:
     def __init__(self, cells: memoryview) -> None:
         """`cells`: a writable view of `q` items over the slot's memory; may be shorter if no positions are to be kept."""
         self.cells = cells
+        self.node = 0
+        """The node whose window runs: `begin_call` shows it. The core sets it before a window runs."""
         self._positions_max = (len(cells) - _CELLS) // 4
 
     @property
@@ -85,19 +87,19 @@ class CallSlot:
 
     def begin_window(self, node: int, row: int, rows: int) -> None:
         """Shows that node `node` runs user code, at first for `rows` rows of which `row` is the first."""
+        self.node = node
+        self.begin_call(row, rows)
+
+    def begin_call(self, row: int, rows: int = 1) -> None:
+        """Shows a call of the code of `node` for `rows` rows of which `row` is the first. A loop over events calls this for its
+        first event, and then writes ROW and CALLS itself."""
         cells = self.cells
         cells[ROW], cells[ROWS] = row, rows
         cells[CALLS] += 1
-        cells[NODE] = node + 1
-
-    def begin_call(self, row: int) -> None:
-        """Shows a call for one row. Loops over events write the two cells themselves."""
-        cells = self.cells
-        cells[ROW] = row
-        cells[ROWS] = 1
-        cells[CALLS] += 1
+        cells[NODE] = self.node + 1
 
     def end_window(self) -> None:
+        """Shows that no user code runs. What a window does between calls and after them has no limit."""
         self.cells[NODE] = NO_CALL
 
     def set_thread(self, thread: int) -> None:

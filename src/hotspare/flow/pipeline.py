@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import pyarrow as pa
 
+from hotspare.base.call_board import CallSlot
+from hotspare.base.call_place import CallPlace, Decision
 from hotspare.base.errors import StateError
 from hotspare.base.step_size import STEP_ROWS_MAX
+from hotspare.flow.decided import CodeCalls, row_at
 from hotspare.flow.merge import Merge
 from hotspare.flow.outputs import joined_parts
 from hotspare.flow.plan import Plan
@@ -60,6 +64,11 @@ class Pipeline:
         self._on_trace = on_trace
         self._state = state
         self._schema = decoded_schema(plan.entry_schemas)
+        self._calls = CodeCalls(topics={str(source): topic for topic, source in enumerate(plan.resolved.sources)})
+        self._stops: frozenset[CallPlace] = frozenset()
+        self._unlimited: frozenset[CallPlace] = frozenset()
+        """The places that are computed without limits, because another engine is known to have passed them."""
+        self._stopped_at: CallPlace | None = None
         self._skew_max_us: int | None = None
         self._merge = self._new_merge([(topic, 0) for topic in range(len(plan.entries))])
 
@@ -117,6 +126,7 @@ class Pipeline:
 
         The caller must consume all parts (`is_between_batches`). `take` is called before each step with the count of available
         rows, and returns how many of them to step. `known`: rows already found to be poison; they become bad rows.
+        While the core stops (`stopped_at`), every part is empty.
 
         Raises StateError if the rows have another form, or a partition was not declared; PositionOrder if they do not continue the
         state's positions. After an error the pipeline must not be used again.
@@ -126,7 +136,8 @@ class Pipeline:
             yield {}
         while ready:
             batch = ready.popleft()
-            rows = batch.slice(0, take(batch.num_rows))
+            count = yield from self._until_free(batch)
+            rows = batch.slice(0, take(count))
             if rows.num_rows < batch.num_rows:
                 ready.appendleft(batch.slice(rows.num_rows))
             for made in self._step(self._state, rows):
@@ -143,17 +154,56 @@ class Pipeline:
         """Yields parts as `compute_parts` does, for rows on which a step has failed (`flow.poison`). An event or tick on which a
         step fails alone is passed to `found`, which may raise, and becomes a bad row. The pipeline must be restored first: a failed
         step leaves its state invalid."""
-        ready = self._ready(decoded, known)
-        outputs: list[dict[str, pa.RecordBatch]] = []
-        pieces = [batch.slice(at, STEP_ROWS_MAX) for batch in ready for at in range(0, batch.num_rows, STEP_ROWS_MAX)]
-        for rows in pieces:
-            self._state, made = retry_and_bisect(self._step, self.plan, self._state, rows, found)
-            outputs += made
+        ready = deque(self._ready(decoded, known))
+        if not ready:
+            yield {}
+        while ready:
+            batch = ready.popleft()
+            count = yield from self._until_free(batch)
+            rows = batch.slice(0, default_step_rows(count))
+            if rows.num_rows < batch.num_rows:
+                ready.appendleft(batch.slice(rows.num_rows))
+            self._is_whole = False
+            self._state, outputs = retry_and_bisect(self._step, self.plan, self._state, rows, found)
             self._after_step()
-        if pieces:
-            self._state.clocks.update(self._merge.clocks)
-        self._is_whole = True
-        yield from (self._untraced(made) for made in outputs or [{}])
+            if not ready:
+                self._state.clocks.update(self._merge.clocks)
+                self._is_whole = True
+            yield from (self._untraced(made) for made in outputs or [{}])
+
+    def _until_free(self, batch: MergedRows) -> Generator[dict[str, pa.RecordBatch], None, int]:
+        """Yields empty parts as long as the first row is at a place before which the core stops. Returns the number of rows, at
+        least 1, that the next step may process; a row at a place without limits is a step of its own."""
+        while (place := self._stop_at(batch.slice(0, 1))) is not None:
+            self._stopped_at, self._is_whole = place, False
+            yield {}
+        self._stopped_at = None
+        if not self._stops and not self._unlimited:
+            return batch.num_rows
+        alone = self._first_row(batch, self._unlimited)
+        self._calls.slot.set_unlimited(unlimited=alone == 0)
+        if alone == 0:
+            return 1
+        ends = [row for row in (alone, self._first_row(batch, self._open_stops)) if row >= 0]
+        return min(ends, default=batch.num_rows)
+
+    @property
+    def _open_stops(self) -> frozenset[CallPlace]:
+        """The places before which the core stops now: of windows that it has, undecided, and not to be passed."""
+        decided = {each.place for each in self._calls.decisions}
+        windows = self.plan.window_nodes
+        return frozenset(each for each in self._stops - decided - self._unlimited if each.window in windows)
+
+    def _stop_at(self, row: MergedRows) -> CallPlace | None:
+        """Returns the place before which the core stops if `row` is the next one; None if it does not stop."""
+        stops = sorted(self._open_stops) if self._stops else []
+        return next((place for place in stops if self._first_row(row, (place,)) == 0), None)
+
+    def _first_row(self, rows: MergedRows, places: Collection[CallPlace]) -> int:
+        """Returns the number of the first row that is at one of the places; -1 if none is."""
+        keys = ((place, self._calls.partition_of(place)) for place in places)
+        found = (row_at(rows, place, key) for place, key in keys if key is not None)
+        return min((row for row in found if row >= 0), default=-1)
 
     def _ready(self, decoded: pa.RecordBatch | pa.Table, known: Sequence[Poison]) -> list[MergedRows]:
         """Merges the decoded rows and returns those that may be stepped now, in order, with known poison replaced by bad rows."""
@@ -164,11 +214,48 @@ class Pipeline:
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
     def _step(self, state: State, rows: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
-        return step(self.plan, state, rows, lambda: self._extra_rows)
+        return step(self.plan, state, rows, lambda: self._extra_rows, self._calls)
 
     def _after_step(self) -> None:
         self._residence.evict_between_steps()
         self._memory = self._residence.counts()
+
+    def attach_board(self, slot: CallSlot) -> None:
+        """Shows calls of user code in `slot` from the next step on."""
+        self._calls = replace(self._calls, slot=slot)
+
+    def name_topics(self, names: Sequence[str]) -> None:
+        """Sets the names of the inbound topics, in the order of `Resolved.sources`, by which places and decisions name them. Before
+        that a topic has the name of its source window, as input from files has."""
+        self._calls = replace(self._calls, topics={name: i for i, name in enumerate(names[: len(self.plan.entries)])})
+
+    def set_decisions(self, decisions: Sequence[Decision]) -> None:
+        """Sets all decisions of the group about calls, by number. They hold for steps that begin later."""
+        self._calls = replace(self._calls, decisions=tuple(decisions))
+
+    @property
+    def missing_decisions(self) -> tuple[Decision, ...]:
+        """The known decisions about positions that the state has passed without applying them. If there are any, the state is
+        void."""
+        return self._calls.missing_decisions(self._state)
+
+    def stop_before(self, places: Collection[CallPlace]) -> None:
+        """Sets the places before which `compute_parts` stops unless they are decided: it processes no row at or after them."""
+        self._stops = frozenset(places)
+
+    def pass_place(self, place: CallPlace) -> None:
+        """Lets `compute_parts` compute the row at `place` without limits, and not stop before it."""
+        self._unlimited |= {place}
+
+    @property
+    def stopped_at(self) -> CallPlace | None:
+        """The place before which `compute_parts` waits now: each of its parts is empty until the place is decided, or to be
+        passed."""
+        return self._stopped_at if self._stopped_at in self._open_stops else None
+
+    def row_by_row(self, windows: Collection[str]) -> None:
+        """Sets the windows over columns, as `query/window`, that call their code for one row at a time. Outputs are the same."""
+        self._calls = replace(self._calls, row_by_row=frozenset(windows))
 
     def limit_part_rows(self, extra_rows: int) -> None:
         """Limits parts, from the next part on, to `extra_rows`, but never above the constructor's limit. The outputs do not depend
@@ -190,8 +277,15 @@ class Pipeline:
         return {name: batch for name, batch in made.items() if not name.startswith(TRACE_PREFIX)}
 
     def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
-        """Returns all parts of `compute_parts`, joined by stream."""
-        return joined_parts(self.compute_parts(decoded))
+        """Returns all parts of `compute_parts`, joined by stream. Raises StateError if the core stops before a place: only a caller
+        that takes parts one by one can wait there."""
+        return joined_parts(self._unstopped(decoded))
+
+    def _unstopped(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[dict[str, pa.RecordBatch]]:
+        for part in self.compute_parts(decoded):
+            if (place := self.stopped_at) is not None:
+                raise StateError(f"the core stops before {place}", hint="take the parts one by one, and wait for a decision")
+            yield part
 
     def freeze(self) -> FrozenProjectState:
         """Returns a snapshot of the current state, which another thread may write while feeding continues. Excludes rows that wait

@@ -164,6 +164,17 @@ class Plan:
                 found[arc.node].append((i, number))
         return tuple(map(tuple, found))
 
+    @cached_property
+    def window_nodes(self) -> Mapping[str, int]:
+        """The number of the node that computes each window of the core, without its other stages, by window."""
+        return {each.window: i for i, each in enumerate(self.nodes) if each.stage is Stage.WINDOW and not each.in_head}
+
+    @cached_property
+    def code_nodes(self) -> frozenset[int]:
+        """The numbers of the nodes that call user code."""
+        windows = (w for w in self.resolved.windows if any(True for _ in type_of(w.window).scripts(w.window)))
+        return frozenset(self.window_nodes[str(w.id)] for w in windows)
+
     def head_chain(self, topic: int) -> Chain | None:
         """Returns the operators that the head runs on the events of topic number `topic`; None if the head only decodes them."""
         operators = [node.operator for node in self.nodes if node.in_head and node.operator.id in self.head_chains[topic]]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from hotspare.base.call_place import Decision
 from hotspare.base.positions import OutputId as OutputId
 from hotspare.flow.output_room import OutputRoom
 from hotspare.rows.partition_clock import NO_TIME as NO_TIME
@@ -53,6 +54,7 @@ class State:
     time_us            system time: the greatest believed time of the rows stepped; NO_TIME before the first
     heartbeat_time_us  system time of the last heartbeat; NO_TIME before the first
     streams            by name, including `rows.batch.BAD_STREAM`
+    decisions          about calls of user code: those that were applied, in the order of the rows (`flow.decided`)
     is_whole           False during a batch: until all its outputs are taken, the state must not be continued or saved
     """
 
@@ -65,6 +67,7 @@ class State:
     clocks: dict[PartitionKey, int] = field(default_factory=dict)
     time_us: int = NO_TIME
     heartbeat_time_us: int = NO_TIME
+    decisions: tuple[Decision, ...] = ()
     is_whole: bool = True
 
     def collect_strings(self, rows: int) -> None:

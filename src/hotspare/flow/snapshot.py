@@ -18,6 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from hotspare.base.call_place import CallPlace, Decision, HangCause
 from hotspare.base.errors import RESET_HINT, ProjectChanged, SnapshotDamaged, SnapshotFormat
 from hotspare.flow.plan import Plan
 from hotspare.flow.project_state import Passed, State, StreamState
@@ -35,6 +36,8 @@ _MAGIC = b"hotspare page\n"
 _ALIGNMENT = 64
 _DTYPES = frozenset({"<i8", "<f8", "<u4", "|b1", "|u1"})
 _DICTIONARY = "strings"
+_DECISIONS = "decisions"
+"""The key of the header with the decisions that were applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,7 @@ def _header(plan: Plan, state: State) -> bytes:
         "heartbeat_time_us": state.heartbeat_time_us,
         "passed": [[*key, *astuple(state.passed[key])] for key in sorted(state.passed)],
         "clocks": [[*key, state.clocks[key]] for key in sorted(state.clocks)],
+        _DECISIONS: [[*astuple(each.place), each.cause.value, each.number] for each in state.decisions],
         "streams": {
             name: {"sequence": s.sequence, "digest": f"{s.digest:016x}", "last_id": s.last} for name, s in state.streams.items()
         },
@@ -206,6 +210,7 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
     state.heartbeat_time_us = int(content["heartbeat_time_us"])
     state.passed = {(int(t), int(p)): Passed(int(o), int(i), int(us)) for t, p, o, i, us in content["passed"]}
     state.clocks = {(int(t), int(p)): int(us) for t, p, us in content["clocks"]}
+    state.decisions = _decisions_in(content)
     for name, stream in content["streams"].items():
         if name not in state.streams:
             raise SnapshotDamaged(f"the snapshot has a stream {name} that the project does not have")
@@ -213,6 +218,20 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
         topic, partition, offset, index, ordinal = map(int, last or [0] * 5)
         last_id = (topic, partition, offset, index, ordinal) if last is not None else None
         state.streams[name] = StreamState(int(stream["sequence"]), int(stream["digest"], 16), last_id)
+
+
+def _decisions_in(content: dict[str, Any]) -> tuple[Decision, ...]:
+    return tuple(
+        Decision(CallPlace(str(topic), int(partition), int(offset), int(index), str(window)), HangCause(cause), int(number))
+        for topic, partition, offset, index, window, cause, number in content.get(_DECISIONS, [])
+    )
+
+
+def decisions_of(header: bytes) -> tuple[Decision, ...]:
+    """Returns the decisions about calls of user code that the state of a snapshot with this header has applied, in the order of the
+    rows. Raises SnapshotDamaged."""
+    with _raising_damage():
+        return _decisions_in(json.loads(header))
 
 
 def encode_page(page: Page, strings: FrozenStrings) -> bytes:

@@ -12,14 +12,16 @@ emitted all outputs that the heartbeat causes in them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hotspare.base.call_board import CallSlot
 from hotspare.base.errors import PositionOrder
+from hotspare.flow.decided import NO_DECISIONS, CodeCalls, RefusedRanks, decisions_in_step
 from hotspare.flow.outputs import (
     Causes,
     bad_in_pieces,
@@ -75,10 +77,20 @@ class Dataflow:
     """The progress of one batch: the ranks that each window has processed, and the rows that wait on the edges."""
 
     def __init__(
-        self, plan: Plan, state: State, batch: MergedRows, door: BatchColumns, timeline: Timeline, extra_rows_max: Callable[[], int]
+        self,
+        plan: Plan,
+        state: State,
+        batch: MergedRows,
+        door: BatchColumns,
+        timeline: Timeline,
+        extra_rows_max: Callable[[], int],
+        calls: CodeCalls,
+        refused: Mapping[int, RefusedRanks],
     ) -> None:
+        """`refused`: what nodes refuse by decision, by node number."""
         count = len(plan.nodes)
         self._plan, self._state, self._batch, self._door = plan, state, batch, door
+        self._calls, self._decided = calls, refused
         self._timeline, self._extra_rows_max = timeline, extra_rows_max
         self._rows, self._all_beats = batch.num_rows, timeline
         """The batch's row count, and its timeline with all heartbeats and the row limit of the current part."""
@@ -106,7 +118,9 @@ class Dataflow:
         ordered by rank."""
         chunks: list[Chunk | None] = [None] * len(self._plan.nodes)
         whole = self._timeline
-        self._all_beats = Timeline(whole.time_us, whole.heartbeat_rank, self._extra_rows_max(), whole.positions, whole.end_rank)
+        self._all_beats = Timeline(
+            whole.time_us, whole.heartbeat_rank, self._extra_rows_max(), whole.positions, whole.end_rank, whole.slot
+        )
         first = self._next_node()
         for i in range(first, len(chunks)):
             if i == first or not self._has_more[i]:
@@ -137,25 +151,42 @@ class Dataflow:
         if node.in_head:
             self._until[i] = until
             return self._route_outputs(i, OperatorResult(inputs[0])) if topic is not None and inputs[0] is not None else None
+        decided = self._decided.get(i)
+        if decided is not None:
+            inputs, bad = decided.without_refused(node, inputs, self._state.strings)
+            self._refuse(i, bad)
         comes = self._has_more[i] or inputs.count(None) < len(inputs)
         clock, ends = node.operator.clock, self._given[i] <= self._timeline.end_rank < until
         if not comes and (until == self._given[i] or not (clock.has_ticks or (ends and clock.has_event_time))):
             self._given[i] = self._until[i] = until
             return None
-        given = [chunk or nothing for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
         beats = self._beats(self._given[i], until)
-        try:
-            applied = node.operator.process_chunks(self._state.pages[node.page], given, beats, self._state.strings)
-        except Exception as error:
-            if not is_row_error(error):
-                raise
-            raise WindowFailure(node.window, error) from error
+        if decided is not None:
+            beats, bad = decided.without_beats(node, beats)
+            self._refuse(i, bad)
+        applied = self._applied(i, inputs, beats)
         self._given[i] = until
         self._has_more[i] = applied.until is not None
         self._until[i] = until if applied.until is None else applied.until
         if len(applied.bad):
             self._refuse(i, applied.bad.of_window(node.window))
         return self._route_outputs(i, applied)
+
+    def _applied(self, i: int, inputs: Sequence[Chunk | None], beats: Timeline) -> OperatorResult:
+        """Returns the result of node i for its inputs and heartbeats. Raises WindowFailure."""
+        node, slot = self._plan.nodes[i], self._calls.slot
+        given = [chunk or nothing for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
+        if node.window in self._calls.row_by_row:
+            beats = replace(beats, is_row_by_row=True)
+        slot.node = i
+        try:
+            return node.operator.process_chunks(self._state.pages[node.page], given, beats, self._state.strings)
+        except Exception as error:
+            if not is_row_error(error):
+                raise
+            raise WindowFailure(node.window, error) from error
+        finally:
+            slot.end_window()
 
     def _events(self, topic: int, schema: Schema) -> Chunk | None:
         """Returns the decoded events of one topic, or None if the batch has no events of that topic."""
@@ -286,34 +317,38 @@ def _set_page_memory(page: Page, home: WindowMemory) -> None:
 
 
 def step(
-    plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int] = lambda: EXTRA_ROWS_MAX
+    plan: Plan,
+    state: State,
+    batch: MergedRows,
+    extra_rows_max: Callable[[], int] = lambda: EXTRA_ROWS_MAX,
+    calls: CodeCalls = NO_DECISIONS,
 ) -> Iterator[dict[str, pa.RecordBatch]]:
     """Processes decoded rows of `plan.entry_schemas`, in merged order, and yields the outputs part by part. Each part maps names of
     streams to outputs; a traced window's name begins with `rows.batch.TRACE_PREFIX`.
 
     In one part a window emits at most three rows per input row, and `extra_rows_max()` more. `state` is changed in place and is
-    complete again (`is_whole`) when the last part is yielded. Raises PositionOrder, before any change, if a row does not follow the
-    row before it in its partition.
+    complete again (`is_whole`) when the last part is yielded. `calls`: how user code is called, and which calls are refused. Raises
+    PositionOrder, before any change, if a row does not follow the row before it in its partition.
 
     If user code shares state between windows (`scripting.shared`), rows are processed one at a time.
     """
     if batch.num_rows == 0:
         return
     if plan.shared is None:
-        yield from _stepped(plan, state, batch, extra_rows_max)
+        yield from _stepped(plan, state, batch, extra_rows_max, calls)
     else:
         _check_order(state, _batch_columns(plan, state, batch))
         plan.shared.attach_pages(state.pages)
-        yield from _one_by_one(plan, state, batch)
+        yield from _one_by_one(plan, state, batch, calls)
 
 
-def _one_by_one(plan: Plan, state: State, batch: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
+def _one_by_one(plan: Plan, state: State, batch: MergedRows, calls: CodeCalls) -> Iterator[dict[str, pa.RecordBatch]]:
     """Steps one row at a time, with a constant part size: through shared state, user code could see the order of rows and the
     parts."""
     waiting: list[dict[str, pa.RecordBatch]] = []
     count = 0
     for row in range(batch.num_rows):
-        for part in _stepped(plan, state, batch.slice(row, 1), lambda: EXTRA_ROWS_MAX):
+        for part in _stepped(plan, state, batch.slice(row, 1), lambda: EXTRA_ROWS_MAX, calls):
             state.is_whole = state.is_whole and row + 1 == batch.num_rows
             waiting.append(part)
             count += sum(made.num_rows for made in part.values())
@@ -323,11 +358,16 @@ def _one_by_one(plan: Plan, state: State, batch: MergedRows) -> Iterator[dict[st
     yield joined_parts(waiting)
 
 
-def _stepped(plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int]) -> Iterator[dict[str, pa.RecordBatch]]:
+def _stepped(
+    plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int], calls: CodeCalls
+) -> Iterator[dict[str, pa.RecordBatch]]:
     door = _batch_columns(plan, state, batch)
     passed = _check_order(state, door)
-    timeline = _timeline(plan, state, door)
-    work = Dataflow(plan, state, batch, door, timeline, extra_rows_max)
+    decisions, decided = decisions_in_step(plan, state, calls, door.positions)
+    timeline = _timeline(plan, state, door, calls.slot)
+    if calls.slot.is_watched and plan.code_nodes:
+        calls.slot.begin_step(*(column.astype(np.int64).data.cast("B").cast("q") for column in door.positions))
+    work = Dataflow(plan, state, batch, door, timeline, extra_rows_max, calls, decided)
     state.is_whole = False
     while True:
         chunks, refused = work.next_part()
@@ -337,6 +377,7 @@ def _stepped(plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callab
             break
         yield outputs
     state.passed.update(passed)
+    state.decisions += decisions
     state.time_us = int(door.time_us[-1])
     if len(timeline.heartbeat_rank):
         state.heartbeat_time_us = int(door.time_us[timeline.heartbeat_rank[-1]])
@@ -389,7 +430,7 @@ def _check_order(state: State, door: BatchColumns) -> dict[PartitionKey, Passed]
     return {key: Passed(offset, index, door.time_us.item(row)) for key, (offset, index, row) in last}
 
 
-def _timeline(plan: Plan, state: State, door: BatchColumns) -> Timeline:
+def _timeline(plan: Plan, state: State, door: BatchColumns, slot: CallSlot) -> Timeline:
     ticks, beats = door.ticks, _NO_HEARTBEATS
     if len(ticks):
         last = state.heartbeat_time_us
@@ -397,7 +438,7 @@ def _timeline(plan: Plan, state: State, door: BatchColumns) -> Timeline:
             last = door.time_us.item(ticks.item(0)) - plan.heartbeat_interval_us
         beats = np.empty(len(ticks), np.int64)
         beats = beats[: due_heartbeats(ticks, door.time_us, last, plan.heartbeat_interval_us, beats)]
-    return Timeline(door.time_us, beats, positions=door.positions, end_rank=door.end)
+    return Timeline(door.time_us, beats, positions=door.positions, end_rank=door.end, slot=slot)
 
 
 def _write(

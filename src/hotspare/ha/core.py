@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from hotspare.base.call_board import CallSlot
 from hotspare.base.call_place import CallPlace, Decision
 from hotspare.stores.contract import Content
 
@@ -67,30 +68,32 @@ class Core(Protocol):
 
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None: ...
 
+    def freeze(self) -> FrozenState: ...
+
+    def attach_board(self, slot: CallSlot) -> None:
+        """Shows calls of user code in `slot` from the next step on."""
+
     def set_decisions(self, decisions: Sequence[Decision]) -> None:
-        """Sets the group's decisions about hung calls, all of them, by number. They apply to steps that begin later."""
+        """Sets all decisions of the group about calls of user code, by number. They hold for steps that begin later."""
 
     @property
-    def missing_decisions(self) -> Sequence[Decision]:
-        """The decisions about positions that the state has passed without applying them: then the state is void."""
+    def missing_decisions(self) -> tuple[Decision, ...]:
+        """The known decisions about positions that the state has passed without applying them. If there are any, the state is
+        void."""
 
     def stop_before(self, places: Collection[CallPlace]) -> None:
-        """Makes `compute_parts` stop before the position of each of these undecided places."""
+        """Sets the places before which the core stops unless they are decided: it processes no row at or after them."""
+
+    def pass_place(self, place: CallPlace) -> None:
+        """Lets the core compute the row at `place` without limits, and not stop before it."""
 
     @property
     def stopped_at(self) -> CallPlace | None:
-        """The place before which `compute_parts` has stopped; None while it computes.
-
-        It then yields an empty part at each request, until a decision about the place is set or `pass_place` is called.
-        """
-
-    def pass_place(self, place: CallPlace) -> None:
-        """Makes the core compute the place before which it has stopped, without a limit for its calls."""
+        """The place before which `compute_parts` waits now; None if it does not. While it waits, all its parts are empty, and the
+        core is not between batches."""
 
     def row_by_row(self, windows: Collection[str]) -> None:
-        """Makes these windows call their code over columns with one row at a time."""
-
-    def freeze(self) -> FrozenState: ...
+        """Sets the windows over columns, as `query/window`, that call their code for one row at a time."""
 
     def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
         """Sets sequence and digest of the stream's newest output, and its id unless `last` is None. To be called only between

@@ -11,7 +11,7 @@ Recovery costs nothing while no step fails. It needs the same as a joining engin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +19,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hotspare.base.call_board import CallSlot
+from hotspare.base.call_place import CallPlace, Decision
 from hotspare.base.choices import OnPoison
 from hotspare.base.errors import RESET_HINT, HotspareError, PoisonousEvent, StateError
 from hotspare.bus.contract import Bus
@@ -97,6 +99,28 @@ class Recovery:
         self.log_sentence(f"the engine fails on {where}, which becomes a bad event: {why}")
 
 
+@dataclass(slots=True)
+class CodeOrders:
+    """How a core calls user code, as its group set it: a rebuilt pipeline gets the same."""
+
+    topics: Sequence[str]
+    slot: CallSlot | None = None
+    decisions: Sequence[Decision] = ()
+    stops: Collection[CallPlace] = ()
+    passed: list[CallPlace] = field(default_factory=list)
+    windows_row_by_row: Collection[str] = ()
+
+    def apply_to(self, pipeline: Pipeline) -> None:
+        pipeline.name_topics(self.topics)
+        if self.slot is not None:
+            pipeline.attach_board(self.slot)
+        pipeline.set_decisions(self.decisions)
+        pipeline.stop_before(self.stops)
+        pipeline.row_by_row(self.windows_row_by_row)
+        for place in self.passed:
+            pipeline.pass_place(place)
+
+
 class PipelineFactoryLike(Protocol):
     """A factory whose cores are pipelines."""
 
@@ -118,15 +142,20 @@ class RecoveringCoreFactory:
     def restore(self, header: bytes, pages: Mapping[str, bytes]) -> RecoveringCore:
         return RecoveringCore(self._cores.restore(header, pages), self)
 
-    def core_before(self, place: CorePosition) -> Pipeline:
-        """Returns the core of the newest usable snapshot that is not after `place`, else a fresh one. Raises StoreError if the
-        store does not answer."""
+    def core_before(self, place: CorePosition, code: CodeOrders) -> Pipeline:
+        """Returns the core of the newest usable snapshot that is not after `place`, and not beyond a decision that it lacks, else a
+        fresh one; with `code`. Raises StoreError if the store does not answer."""
         store, group = self.recovery.store, self.recovery.group
         for info in restorable(store.list(group), order_max=sum(place.next_offsets.values())):
             core = restore_or_report(store, group, info, self._cores.restore, self.recovery.log_sentence)
-            if core is not None and all(offset <= place.next_offsets.get(key, 0) for key, offset in core.next_offsets.items()):
+            if core is None or any(offset > place.next_offsets.get(key, 0) for key, offset in core.next_offsets.items()):
+                continue
+            code.apply_to(core)
+            if not core.missing_decisions:
                 return core
-        return self._cores.fresh()
+        core = self._cores.fresh()
+        code.apply_to(core)
+        return core
 
 
 class RecoveringCore:
@@ -137,8 +166,12 @@ class RecoveringCore:
         self._cores = cores
         self._partitions = [(topic, place.number) for topic, place in cores.recovery.topics.partitions]
         self._skew_max_us: int | None = None
+        self._code = CodeOrders([topic.name for topic in cores.recovery.topics.inbound])
+        self._code.apply_to(pipeline)
         self._has_failed = False
         """Whether a step of the pipeline failed and the pipeline is not replaced yet: its state is unusable."""
+        self._rebuilt = pipeline
+        """The pipeline that is being rebuilt after a failed step, or was last."""
         self._ends: dict[tuple[int, int], int] = {}
         self._newest: dict[str, pa.RecordBatch] = {}
         """The newest emitted outputs of this batch, by stream."""
@@ -165,7 +198,7 @@ class RecoveringCore:
         recovery = self._cores.recovery
         recovery.log_sentence(f"a step failed; the engine repeats it from the state before it: {type(error).__name__}: {error}")
         try:
-            pipeline = self._cores.core_before(place)
+            self._rebuilt = pipeline = self._cores.core_before(place, self._code)
             pipeline.set_partitions(self._partitions, self._skew_max_us)
             begin = pipeline.next_offsets
             recovery.known_poison = [p for p in recovery.known_poison if p.offset >= begin.get((p.topic, p.partition), 0)]
@@ -176,7 +209,10 @@ class RecoveringCore:
                     made = pipeline.compute_parts(decoded, known=known)
                 else:
                     made = pipeline.compute_parts_bisecting(decoded, recovery.report_poison, known)
-                yield from (self._not_yet_emitted(part, place) for part in made)
+                for part in made:
+                    if pipeline.stopped_at is not None:  # the group decides by the state before the place
+                        self._pipeline = pipeline
+                    yield self._not_yet_emitted(part, place)
         except PoisonousEvent:
             raise
         except HotspareError as failure:
@@ -199,7 +235,45 @@ class RecoveringCore:
         return new
 
     def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
-        return joined_parts(self.compute_parts(decoded))
+        return joined_parts(self._unstopped(decoded))
+
+    def _unstopped(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[dict[str, pa.RecordBatch]]:
+        for part in self.compute_parts(decoded):
+            if (place := self.stopped_at) is not None:
+                raise StateError(f"the core stops before {place}", hint="take the parts one by one, and wait for a decision")
+            yield part
+
+    def attach_board(self, slot: CallSlot) -> None:
+        self._code.slot = slot
+        self._apply_orders()
+
+    def set_decisions(self, decisions: Sequence[Decision]) -> None:
+        self._code.decisions = tuple(decisions)
+        self._apply_orders()
+
+    def _apply_orders(self) -> None:
+        for pipeline in (self._pipeline, self._rebuilt):
+            self._code.apply_to(pipeline)
+
+    @property
+    def missing_decisions(self) -> tuple[Decision, ...]:
+        return self._pipeline.missing_decisions
+
+    def stop_before(self, places: Collection[CallPlace]) -> None:
+        self._code.stops = frozenset(places)
+        self._apply_orders()
+
+    def pass_place(self, place: CallPlace) -> None:
+        self._code.passed.append(place)
+        self._apply_orders()
+
+    @property
+    def stopped_at(self) -> CallPlace | None:
+        return self._pipeline.stopped_at
+
+    def row_by_row(self, windows: Collection[str]) -> None:
+        self._code.windows_row_by_row = frozenset(windows)
+        self._apply_orders()
 
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None:
         self._partitions, self._skew_max_us = list(partitions), skew_max_us

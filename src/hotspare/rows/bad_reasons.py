@@ -54,6 +54,12 @@ class BadReason(StrEnum):
     """User code fails on the event, or returns an invalid event for it."""
     CODE_LIMIT = "code-limit"
     """User code takes too many steps for the event, or its variables hold too many bytes, or hold values that cannot be stored."""
+    CODE_DEADLINE = "code-deadline"
+    """User code does not end for the event: the group decided that the window refuses it."""
+    CODE_MEMORY = "code-memory"
+    """User code takes more memory for the event than an engine allows: the group decided that the window refuses it."""
+    CODE_QUARANTINED = "code-quarantined"
+    """The group refused three events of the window, and so all that follow."""
     POISON = "poison"
     """The engine itself fails on the event: a defect of hotspare."""
 
@@ -74,4 +80,7 @@ _SENTENCE: dict[BadReason, str] = {
     BadReason.KEY_EXISTS: "the key to insert exists",
     BadReason.MISROUTED: "the event belongs in another partition of its topic",
     BadReason.KEY_UNKNOWN: "the key to update or delete does not exist",
+    BadReason.CODE_DEADLINE: "the code of the window does not end for this event",
+    BadReason.CODE_MEMORY: "the code of the window takes too much memory for this event",
+    BadReason.CODE_QUARANTINED: "the window takes no more events, because three were refused on which its code did not end",
 }

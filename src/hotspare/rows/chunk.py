@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from hotspare.base.call_board import CallSlot, unwatched_slot
 from hotspare.model.events import Flag, Opcode
 
 Int32s = npt.NDArray[np.int32]
@@ -26,6 +27,8 @@ EXTRA_ROWS_MAX = 1 << 14
 NO_END = -1
 NO_BEATS: Int64s = np.empty((0, 2), np.int64)
 """An empty array of heartbeats (rank, time)."""
+NO_BOARD = unwatched_slot()
+"""Where calls of user code are shown that nothing watches. Pipelines of several threads may share it, because nothing reads it."""
 OUTPUT_BYTES_MAX = 16 << 20
 """The most bytes of text in a batch of outputs, approximately; a batch of one row may have more."""
 
@@ -149,6 +152,8 @@ class Timeline:
     heartbeat_rank  int64[m]                  rows at which a heartbeat falls due, ascending; system-time work happens here
     positions       of each row of the batch; None if unknown
     end_rank        row at which the input ends; NO_END if it does not end within this call
+    slot            where an operator shows its calls of user code; nothing depends on it
+    is_row_by_row   whether user code over columns is called for each row alone; its results are the same
     """
 
     time_us: Int64s
@@ -156,6 +161,8 @@ class Timeline:
     extra_rows_max: int = EXTRA_ROWS_MAX
     positions: Positions | None = None
     end_rank: int = NO_END
+    slot: CallSlot = NO_BOARD
+    is_row_by_row: bool = False
 
     @property
     def has_end(self) -> bool:

@@ -28,11 +28,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hotspare.base.call_board import CallSlot
 from hotspare.model.code import Module, ModuleUse, Script
 from hotspare.model.events import Opcode
 from hotspare.model.types import Schema
 from hotspare.rows.bad_reasons import BadReason
-from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.rows.chunk import NO_BOARD, Bools, Int64s, UInt8s
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX
 from hotspare.scripting.fields import ColumnBuilder, Unfit, column_values, describe_kind
 
@@ -123,7 +124,8 @@ class InputEvents:
     """Events for code, in order. The deletes of update blocks are omitted.
 
     `input`: the name of the window that emitted the events. `schema`: the fields that the code sees; `columns`: an Arrow array of
-    `ARROW_TYPE` for each. `opcode`, `time_us`, `seeds`: the opcode, the time and the random seed of each event.
+    `ARROW_TYPE` for each. `opcode`, `time_us`, `seeds`: the opcode, the time and the random seed of each event. `rank`: the row of
+    the batch that caused each event; `slot`: where calls for it are shown.
     """
 
     input: str
@@ -132,14 +134,17 @@ class InputEvents:
     opcode: UInt8s
     time_us: Int64s
     seeds: UInt64s
+    rank: Int64s
+    slot: CallSlot = NO_BOARD
 
     def __len__(self) -> int:
         return len(self.opcode)
 
     def slice(self, begin: int, end: int) -> InputEvents:
         """Returns the events from number `begin` to before number `end`."""
-        columns = [column.slice(begin, end - begin) for column in self.columns]
-        return InputEvents(self.input, self.schema, columns, self.opcode[begin:end], self.time_us[begin:end], self.seeds[begin:end])
+        columns, of = [column.slice(begin, end - begin) for column in self.columns], slice(begin, end)
+        opcode, time_us, seeds, rank = self.opcode[of], self.time_us[of], self.seeds[of], self.rank[of]
+        return InputEvents(self.input, self.schema, columns, opcode, time_us, seeds, rank, self.slot)
 
     def time_and_seed(self, row: int) -> TimeAndSeed:
         return TimeAndSeed(int(self.time_us[row]), int(self.seeds[row]))
@@ -310,21 +315,25 @@ def _make_one_by_one(instance: Instance, function: str, events: InputEvents, sch
         if builder.count >= made_max:
             break
         done = row + 1
+        events.slot.begin_call(int(events.rank[row]))
         try:
             returned = instance.call(function, (event, event_context(events, row)), events.time_and_seed(row))
             builder.add(row, returned)
         except CodeFailure as failure:
             builder.add_failure(row, failure)
+    events.slot.end_window()
     return builder.build_events(done)
 
 
 def _select_one_by_one(instance: Instance, function: str, events: InputEvents) -> tuple[Bools, Sequence[FailedEvent]]:
     passes, failed = np.zeros(len(events), np.bool_), []
     for row, event in enumerate(event_dicts(events.schema, events.columns, len(events))):
+        events.slot.begin_call(int(events.rank[row]))
         try:
             passes[row] = expect_boolean(instance.call(function, (event, event_context(events, row)), events.time_and_seed(row)))
         except CodeFailure as failure:
             failed.append(FailedEvent(row, failure.reason, failure.text))
+    events.slot.end_window()
     return passes, failed
 
 

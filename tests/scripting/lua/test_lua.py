@@ -331,7 +331,8 @@ def test_events_go_in_and_come_out_equal(rows: list[tuple[int | None, str | None
     """The number of calls depends on `made_max`."""
     columns = [pa.array([row[0] for row in rows], pa.int64()), pa.array([row[1] for row in rows], pa.string())]
     count = len(rows)
-    events = InputEvents("given", GIVEN, columns, np.ones(count, np.uint8), np.zeros(count, np.int64), np.zeros(count, np.uint64))
+    zeros = np.zeros(count, np.int64)
+    events = InputEvents("given", GIVEN, columns, np.ones(count, np.uint8), zeros, zeros.astype(np.uint64), np.arange(count))
     instance, found = program("function f(e) e.x = e.n and 0.5 return {e, {s = e.s}} end").open(), []
     while len(events):
         made = instance.make_events("f", events, MADE, made_max)

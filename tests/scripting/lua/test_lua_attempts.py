@@ -60,7 +60,8 @@ def program(attempt: Attempt) -> Program:
 def events(first: int, count: int) -> InputEvents:
     numbers = np.arange(first, first + count)
     columns = [pa.array(numbers + 1), pa.array([f'{{"a": {n}}}' for n in numbers.tolist()])]
-    return InputEvents("in", GIVEN, columns, np.ones(count, np.uint8), numbers * 1_700_000_000, numbers.astype(np.uint64))
+    times, seeds = numbers * 1_700_000_000, numbers.astype(np.uint64)
+    return InputEvents("in", GIVEN, columns, np.ones(count, np.uint8), times, seeds, numbers)
 
 
 def seen(instance: Instance, first: int, count: int) -> list[Seen]:

@@ -163,7 +163,7 @@ def test_a_window_that_takes_no_event_any_more_lets_memory_go() -> None:
     texts = pa.array(["x" * 1000] * 20_000)
     columns, zeros = [texts], np.zeros(20_000, np.int64)
     events = InputEvents(
-        "in", Schema((Field("s", FieldType.STRING),)), columns, zeros.astype(np.uint8), zeros, zeros.astype(np.uint64)
+        "in", Schema((Field("s", FieldType.STRING),)), columns, zeros.astype(np.uint8), zeros, zeros.astype(np.uint64), zeros
     )
     for each in (instance, twin):
         assert len(each.make_events("f", events.slice(0, 4096), Schema(()), 5000).failed) == 4096

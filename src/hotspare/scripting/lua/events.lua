@@ -104,9 +104,10 @@ end
 -- Calls for rows of the window `input` from `first` on, until `is_done` or the last. Returns how far it is, and row, whether a limit
 -- is why, and message of each that failed.
 local function each(name, input, read, first, count, rows, take, is_done)
-  local failed, names = {}, host.opcode_names
+  local failed, names, show = {}, host.opcode_names, host.show
   for row = first, count do
     local f = function_of(name)
+    if show then show(row) end
     local event, opcode, us, number = read(rows, row)
     local context = { opcode = names[opcode], input = input }
     local ok, result, is_limit = false, "there is no function " .. name, false

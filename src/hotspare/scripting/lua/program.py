@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from hotspare.base.call_board import CALLS, ROW
 from hotspare.base.errors import CodeOutOfMemory, Mistake, Place, ProjectError, SnapshotDamaged
 from hotspare.model.code import Code, ModuleUse, Script
 from hotspare.model.code_imports import may_share_state
@@ -249,9 +250,7 @@ class LuaInstance(Instance):
     def make_events(self, function: str, events: InputEvents, schema: Schema, made_max: int) -> OutputEvents:
         reader, writer = self._reader(events.schema), self._writer(schema)
         events = events.slice(0, ROWS_PER_CALL)
-        done, failed, count, rows, texts, strange = self._call_machine(
-            b"make", function.encode(), events.input.encode(), reader, len(events), self._rows(events), writer, made_max
-        )
+        done, failed, count, rows, texts, strange = self._call_for_events(b"make", function, events, reader, writer, made_max)
         row, opcode, columns = _unpacked(count, rows, list(texts.values()), schema)
         made = _OutputColumns(schema, columns, row)
         odd = list(strange.values())
@@ -270,12 +269,29 @@ class LuaInstance(Instance):
         reader = self._reader(events.schema)
         for begin in range(0, len(events), ROWS_PER_CALL):
             piece = events.slice(begin, begin + ROWS_PER_CALL)
-            mask, failed = self._call_machine(
-                b"select", function.encode(), events.input.encode(), reader, len(piece), self._rows(piece)
-            )
+            mask, failed = self._call_for_events(b"select", function, piece, reader)
             passes.append(np.frombuffer(mask, np.uint8))
             failures += [FailedEvent(each.row + begin, each.reason, each.message) for each in self._failed(failed)]
         return np.concatenate(passes).astype(np.bool_), failures
+
+    def _call_for_events(self, name: bytes, function: str, events: InputEvents, reader: Any, *more: Any) -> Any:
+        """Calls the VM's function `name`, which calls `function` for each event, and shows each of these calls."""
+        arguments = function.encode(), events.input.encode(), reader, len(events), self._rows(events), *more
+        if not events.slot.is_watched or not len(events):
+            return self._call_machine(name, *arguments)
+        cells, ranks = events.slot.cells, events.rank.tolist()
+        events.slot.begin_call(ranks[0])
+        calls = cells[CALLS]
+
+        def show(row: int) -> None:
+            cells[ROW] = ranks[row - 1]
+            cells[CALLS] = calls + row
+
+        self._host[b"show"] = show
+        made = self._call_machine(name, *arguments)
+        self._host[b"show"] = None
+        events.slot.end_window()
+        return made
 
     def save(self) -> bytes:
         ok, data = self._call_machine(b"saved")

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from hotspare.base.call_board import CALLS, ROW
 from hotspare.base.errors import Mistake, Place, ProjectError
 from hotspare.model.code import Arguments, Code, Module, ModuleUse
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
@@ -229,12 +230,15 @@ class PythonInstance(Instance):
         begin, end = interpreter.begin_call, interpreter.commit_call
         called, takes_context = self._event_callable(called, events.schema)
         row, left, name = -1, found_max, events.input
+        cells, calls = events.slot.cells, self._show_first(events)
         for first in range(0, len(events), _BLOCK_EVENTS):
             block = events.slice(first, min(first + _BLOCK_EVENTS, len(events)))
-            times, seeds, opcodes = block.time_us.tolist(), block.seeds.tolist(), block.opcode.tolist()
+            times, seeds, opcodes, ranks = (each.tolist() for each in (block.time_us, block.seeds, block.opcode, block.rank))
             rows_of, found = list[int](), list[Any]()
             rows = _event_rows(block.schema, block.columns, len(block))
-            for row, (event, opcode, time_us, seed) in enumerate(zip(rows, opcodes, times, seeds, strict=True), first):
+            for row, (event, opcode, time_us, seed, rank) in enumerate(zip(rows, opcodes, times, seeds, ranks, strict=True), first):
+                cells[ROW] = rank
+                cells[CALLS] = calls + row
                 begin(time_us, seed)
                 try:
                     made = called(event, {"opcode": OPCODE_TEXT[opcode], "input": name}) if takes_context else called(event)
@@ -255,7 +259,14 @@ class PythonInstance(Instance):
             left -= len(found)
             if left <= 0:
                 break
+        events.slot.end_window()
         return _Outcome(failed, row + 1)
+
+    def _show_first(self, events: InputEvents) -> int:
+        """Shows the call for the first event. Returns the number of that call."""
+        if len(events):
+            events.slot.begin_call(events.rank.item(0))
+        return events.slot.cells[CALLS]
 
 
 def _event_rows(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Any]]:

@@ -10,7 +10,7 @@ the state from before the event, independent of other functions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -119,7 +119,9 @@ class PatternCalls:
             self._match_states(matches, p, slots, strings),
             bits.tolist(),
             moments,
+            lambda: timeline.slot.begin_call(int(work.counts[k.RANK])),
         )
+        timeline.slot.end_window()
         self._write(answers, slots, p, e, taking, work, strings)
         if answers.failed is None:
             return NO_BAD_EVENTS
@@ -136,8 +138,9 @@ class PatternCalls:
         place = int(self._plan.program.patterns[p, k.OF_CODE])
         kept = to_arrow(work.lanes[:1, place], work.valid[:1, place], FieldType.BLOB, strings)[0].as_py()
         (moment,) = self._moments.next_calls(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
+        instance = cast("CodeState[None]", page.parts[_part(p)]).live_instance()
+        timeline.slot.begin_call(rank)
         try:
-            instance = cast("CodeState[None]", page.parts[_part(p)]).live_instance()
             made = self._codes[p].call_output_function(instance, kept or b"", moment)
         except CodeFailure as failure:
             work.counts[k.MADE] = at
@@ -145,6 +148,8 @@ class PatternCalls:
             opcode, flags = np.full(1, Opcode.INSERT, np.uint8), np.zeros(1, np.uint8)
             nothing = Chunk(np.array([rank]), opcode, flags, lanes, valid, is_whole=True)
             return _refused(failure, nothing, 0, self._schema, strings)
+        finally:
+            timeline.slot.end_window()
         if made is None:
             work.counts[k.MADE] = at
             return NO_BAD_EVENTS
@@ -224,15 +229,17 @@ class PatternCode:
         kept: Iterator[bytes | None],
         bits: Sequence[int],
         moments: Iterator[TimeAndSeed],
+        show_call: Callable[[], None],
     ) -> MatchAnswers:
         """Calls the functions for an event and each match. `kept`: the state of each match, None for a new one; `bits`: the events
-        of interest that the event may be for the match; `moments`: time and seed of each call. A function that fails counts as
-        false.
+        of interest that the event may be for the match; `moments`: time and seed of each call; `show_call`: called before each. A
+        function that fails counts as false.
         """
         found = MatchAnswers()
         for before, may_be in zip(kept, bits, strict=True):
             is_true, after = 0, before or b""
             for bit in _bits(may_be):
+                show_call()
                 try:
                     said = self._call_event_function(instance, bit, event, before, next(moments))
                     if said is not None:

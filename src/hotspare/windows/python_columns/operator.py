@@ -1,17 +1,20 @@
-"""Python window over columns (SPEC A36): Arrow arrays in, Arrow arrays out, in the head or in the core alike.
+"""Python window over columns (SPEC A36): Arrow arrays in, Arrow arrays out.
 
 A call gets all rows of a batch. The result of a row must not depend on the others, since batches may be cut anywhere (law Cut); so
 the code gets opaque columns (`python_kernel`). If a call fails, its rows are bisected down to those on which it fails alone. A call
 may not change module variables, because other engines would not have the change.
+
+A call that does not end shows its first row and the count of its rows. The engine that starts again calls the code row by row
+(`Timeline.is_row_by_row`), and so finds the row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -25,7 +28,7 @@ from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.batch import ARROW_TYPE
-from hotspare.rows.chunk import UInt8s, all_true
+from hotspare.rows.chunk import Chunk, Int64s, Timeline, UInt8s, all_true
 from hotspare.rows.elementwise import halved, with_nulls
 from hotspare.rows.refusals import NOTHING_REFUSED, Refusals
 from hotspare.scripting.contract import CallingConvention, ProgramText
@@ -35,6 +38,7 @@ from hotspare.scripting.python.column_guards import OpaqueColumn, opaque_values
 from hotspare.scripting.python.instance import place_of_line
 from hotspare.scripting.python.meter import PythonLimits
 from hotspare.scripting.python.program import CallFailure, CallTooLarge, Interpreter, PythonText
+from hotspare.table.pages import Page
 from hotspare.windows.python_columns.declaration import PythonColumnsWindow
 from hotspare.windows.shared.contract import OperatorInput
 from hotspare.windows.shared.rowwise import RowWindow
@@ -65,6 +69,44 @@ class PythonColumnsOperator(RowWindow):
             message = f"function {declared.script.function} of {text.display_name} fails for any events: {failure.text}"
             raise ProjectError(text.name, [Mistake(place, message, _HINT)]) from failure
         super().__init__(window, inputs, function)
+        self._columns_function = function
+
+    @property
+    def head_function(self) -> None:
+        """User code runs in the core only, where its calls are watched."""
+        return
+
+    def _function(self, page: Page, given: Chunk, timeline: Timeline) -> RowFunction:
+        return _ShownFunction(self._columns_function, given.rank, timeline)
+
+
+class _ShownFunction(RowFunction):
+    """Evaluates `function` for the rows of a chunk, piece after piece, and shows its calls. `rank`: the rank of each row."""
+
+    def __init__(self, function: ColumnFunction, rank: Int64s, timeline: Timeline) -> None:
+        self._by, self._rank, self._timeline = function, rank, timeline
+        self._done = 0
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return self._by.fields
+
+    @property
+    def picks(self) -> tuple[int, ...]:
+        return self._by.picks
+
+    def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
+        begin, slot = self._done, self._timeline.slot
+        self._done += len(opcode)
+        rank = self._rank[begin : self._done]
+
+        def show_call(first: int, end: int) -> None:
+            slot.begin_call(rank.item(first), 1 if rank[first] == rank[end - 1] else end - first)
+
+        rows_max = 1 if self._timeline.is_row_by_row else len(opcode)
+        done = self._by.evaluate_in_calls(columns, opcode, max(1, rows_max), show_call)
+        slot.end_window()
+        return done
 
 
 @dataclass(frozen=True)
@@ -112,9 +154,6 @@ class ColumnFunction(RowFunction):
             limits=limits,
         )
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
-
     @property
     def fields(self) -> tuple[str, ...]:
         return self.used
@@ -151,14 +190,26 @@ class ColumnFunction(RowFunction):
         self._called(self.open_interpreter(), columns, 0, [i for i, pick in enumerate(self.picks) if pick < 0])
 
     def evaluate(self, columns: Mapping[str, pa.Array], opcode: UInt8s) -> Evaluation:
-        interpreter = self._free.pop() if self._free else self.open_interpreter()
-        computed = [i for i, pick in enumerate(self.picks) if pick < 0]
+        return self.evaluate_in_calls(columns, opcode, max(1, len(opcode)), lambda begin, end: None)
 
-        def attempt(begin: int, end: int) -> list[pa.Array]:
-            piece = {name: column.slice(begin, end - begin) for name, column in columns.items()}
+    def evaluate_in_calls(
+        self, columns: Mapping[str, pa.Array], opcode: UInt8s, rows_max: int, show_call: Callable[[int, int], None]
+    ) -> Evaluation:
+        """Evaluates rows in calls of at most `rows_max` rows each. Calls `show_call` with the numbers of the first row and of the
+        row after the last before each call of user code."""
+        interpreter = self._free.pop() if self._free else self.open_interpreter()
+        computed, count = [i for i, pick in enumerate(self.picks) if pick < 0], len(opcode)
+
+        def attempt(first: int, begin: int, end: int) -> list[pa.Array]:
+            piece = {name: column.slice(first + begin, end - begin) for name, column in columns.items()}
+            show_call(first + begin, first + end)
             return self._called(interpreter, piece, end - begin, computed)
 
-        parts = list(halved(attempt, len(opcode), lambda error: isinstance(error, CallFailure)))
+        parts = [
+            part._replace(begin=first + part.begin)
+            for first in range(0, count, rows_max)
+            for part in halved(partial(attempt, first), min(rows_max, count - first), lambda error: isinstance(error, CallFailure))
+        ]
         self._free.append(interpreter)
         types = [ARROW_TYPE[self.returned_schema.fields[i].type] for i in computed]
         pieces = [[pa.nulls(1, type_) for type_ in types] if part.result is None else part.result for part in parts]

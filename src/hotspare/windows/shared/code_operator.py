@@ -225,12 +225,14 @@ class CodeWindowOperator(Operator):
         rank, unfinished.beats = int(unfinished.beats[0]), unfinished.beats[1:]
         (moment,) = self._moments.next_calls(rank, 1, cast(Counters, page.parts[CALLS]).values, timeline)
         builder = EventBuilder(self._result_schema)
+        instance = cast(CodeState[Unfinished], page.parts[CODE]).live_instance()
+        timeline.slot.begin_call(rank)
         try:
-            instance = cast(CodeState[Unfinished], page.parts[CODE]).live_instance()
             returned = instance.call(self._heartbeat, ({},), moment)
             builder.add(0, list(returned) if isinstance(returned, tuple) else returned or None)
         except CodeFailure as failure:
             builder.add_failure(0, failure)
+        timeline.slot.end_window()
         given = self._given[0]
         width = len(given.schema)
         lanes, valid = np.zeros((1, width), np.int64), np.zeros((1, width), np.bool_)
@@ -316,7 +318,8 @@ class CodeEvents:
         lanes, valid = chunk.lanes[:, self._columns], chunk.valid[:, self._columns]
         columns = to_arrow_columns(lanes, valid, self.schema, strings) if len(self.schema) else []
         seeds = _seeds(self._seed, calls, chunk.rank, timeline)
-        return InputEvents(self._name, self.schema, columns, chunk.opcode, timeline.time_us[chunk.rank], seeds)
+        time_us = timeline.time_us[chunk.rank]
+        return InputEvents(self._name, self.schema, columns, chunk.opcode, time_us, seeds, chunk.rank, timeline.slot)
 
 
 def code_failure_events(

@@ -123,7 +123,8 @@ class RowWindow(Operator):
         bad = NO_BAD_EVENTS
         if self.indexes.given is not None:
             chunk, bad = resolved_events(page.parts[GIVEN], chunk, timeline, self._given.schema, strings)
-        made, passes, refused = self._evaluated(page, chunk, event_value_columns(self._beside, page, chunk, timeline), strings)
+        others = event_value_columns(self._beside, page, chunk, timeline)
+        made, passes, refused = self._evaluated(self._function(page, chunk, timeline), chunk, others, strings)
         if len(refused):
             bad += bad_events(refused, chunk, self._given.schema, strings)
         if self.indexes.rows is None:
@@ -140,7 +141,7 @@ class RowWindow(Operator):
         if self.indexes.given is None or self.indexes.rows is not None:
             return None
         lanes, valid, _ = cast(Relation, page.parts[GIVEN]).stored()
-        made, passes, _ = self._evaluated(page, Chunk.from_stored_rows(lanes, valid), {}, strings)
+        made, passes, _ = self._evaluated(self.work, Chunk.from_stored_rows(lanes, valid), {}, strings)
         return passed_rows(made, passes)
 
     def own_parts(self) -> dict[str, Part]:
@@ -163,8 +164,12 @@ class RowWindow(Operator):
         columns = event_columns(self._of_event, self._given.schema, chunk.opcode, chunk.flags) if self._of_event else {}
         return columns | field_columns(self._read, chunk, strings)
 
+    def _function(self, page: Page, given: Chunk, timeline: Timeline) -> RowFunction:
+        """Returns the function that evaluates the rows of `given`, piece after piece."""
+        return _StatefulFunction(self.work, cast(_Variables, page.parts[VARIABLES]).values) if self._state else self.work
+
     def _evaluated(
-        self, page: Page, given: Chunk, others: Mapping[str, pa.Array], strings: StringTable
+        self, work: RowFunction, given: Chunk, others: Mapping[str, pa.Array], strings: StringTable
     ) -> tuple[Chunk, Bools, Refusals]:
         """Returns all rows in the window's schema, which of them pass, and the refused ones. `others`: columns of event values by
         name.
@@ -181,9 +186,6 @@ class RowWindow(Operator):
             beside = {name: column.slice(begin, end - begin) for name, column in others.items()}
             return self._columns(given.between(begin, end), strings) | beside
 
-        work = self.work
-        if self._state:
-            work = _StatefulFunction(work, cast(_Variables, page.parts[VARIABLES]).values)
         pieces = text_pieces(given.lanes, self._texts, strings)
         passes, refused = evaluate_pieces(work, pieces, columns, made, self.schema, strings)
         return made, passes, refused

@@ -1,0 +1,191 @@
+"""Decisions about calls of user code, as a step applies them: a window refuses all that a decided position causes in it.
+
+A decision is applied at the first row of its partition at or after its position. The state lists the decisions that it applied, in
+that order; two states with equal lists and equal rows behind them are equal, however the rows were cut. After three decisions about
+a window its code is not called any more, and all its further rows are bad events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from hotspare.base.call_board import CallSlot
+from hotspare.base.call_place import CallPlace, Decision, HangCause
+from hotspare.flow.plan import Node, Plan
+from hotspare.flow.project_state import PartitionKey, State
+from hotspare.model.events import Opcode
+from hotspare.rows.bad_reasons import BadReason
+from hotspare.rows.chunk import NO_BOARD, NO_END, Chunk, Int64s, Positions, Timeline
+from hotspare.rows.merged import MergedRows
+from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
+from hotspare.table.strings import StringTable
+from hotspare.windows.shared.keyed import bad_events
+
+QUARANTINE_DECISIONS = 3
+"""The number of decisions about a window after which it refuses every event."""
+_REASON = {HangCause.DEADLINE: BadReason.CODE_DEADLINE, HangCause.MEMORY: BadReason.CODE_MEMORY}
+_REASONS = (*_REASON.values(), BadReason.CODE_QUARANTINED)
+_CAUSES = [(str(reason), reason.sentence) for reason in _REASONS]
+_QUARANTINED = len(_REASONS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCalls:
+    """How a core calls user code. `slot`: where it shows its calls. `topics`: the number of each topic by name. `decisions`: those
+    of the group, by number. `row_by_row`: windows over columns that call their code for one row at a time."""
+
+    slot: CallSlot = NO_BOARD
+    topics: Mapping[str, int] = field(default_factory=dict)
+    decisions: tuple[Decision, ...] = ()
+    row_by_row: frozenset[str] = frozenset()
+
+    def partition_of(self, place: CallPlace) -> PartitionKey | None:
+        """Returns the partition of a place; None if the project does not read the topic."""
+        topic = self.topics.get(place.topic)
+        return None if topic is None else (topic, place.partition)
+
+    def is_passed(self, place: CallPlace, state: State) -> bool:
+        """Whether the state has passed the position."""
+        key = self.partition_of(place)
+        passed = None if key is None else state.passed.get(key)
+        return passed is not None and (passed.offset, passed.index) >= (place.offset, place.index)
+
+    def missing_decisions(self, state: State) -> tuple[Decision, ...]:
+        """Returns the decisions about positions that the state has passed without applying them."""
+        return tuple(each for each in self.decisions if each not in state.decisions and self.is_passed(each.place, state))
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRanks:
+    """The ranks of a step that one window refuses: `ranks`, ascending, each with a number in _REASONS; and all from `quarantine`
+    on."""
+
+    ranks: Int64s
+    reasons: Int64s
+    quarantine: int
+
+    def without_refused(
+        self, node: Node, inputs: Sequence[Chunk | None], strings: StringTable
+    ) -> tuple[list[Chunk | None], BadEvents]:
+        """Returns the rows that the window does not refuse, by input (None without rows), and the bad events of the others. The old
+        row of an update block has none."""
+        schemas = [each.schema for each in node.operator.inputs] or [node.operator.schema]
+        kept, bad = list[Chunk | None](), NO_BAD_EVENTS
+        for chunk, schema in zip(inputs, schemas, strict=True):
+            refused = np.empty(0, np.int64) if chunk is None else self._rows_in(chunk.rank)
+            if chunk is None or not len(refused):
+                kept.append(chunk)
+                continue
+            others = np.setdiff1d(np.arange(len(chunk)), refused, assume_unique=True)
+            kept.append(chunk.copied_rows(others) if len(others) else None)
+            told = np.setdiff1d(refused, np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK) + 1, assume_unique=True)
+            bad += bad_events(Refusals.from_causes(told, self._reasons_at(chunk.rank[told]), _CAUSES), chunk, schema, strings)
+        return kept, bad.by_rank().of_window(node.window) if len(bad) else bad
+
+    def without_beats(self, node: Node, timeline: Timeline) -> tuple[Timeline, BadEvents]:
+        """Returns the timeline without the heartbeats that the window refuses, and a bad event without text for each decided one at
+        which time makes the window act. Heartbeats in quarantine have none: they would be as many as seconds."""
+        beats, end = timeline.heartbeat_rank, timeline.end_rank
+        refused = self._rows_in(beats)
+        is_end_refused = end != NO_END and len(self._rows_in(np.array([end]))) == 1
+        if not len(refused) and not is_end_refused:
+            return timeline, NO_BAD_EVENTS
+        clock, told = node.operator.clock, set[int]()
+        if clock.has_ticks:
+            told.update(beats[refused].tolist())
+        if is_end_refused and (clock.has_ticks or clock.has_event_time):
+            told.add(end)
+        ranks = np.array(sorted(told.intersection(self.ranks.tolist())), np.int64)
+        bad = NO_BAD_EVENTS
+        if len(ranks):
+            refusals = Refusals.from_causes(ranks, self._reasons_at(ranks), _CAUSES)
+            bad = BadEvents(ranks, (refusals.reason, refusals.message, pa.repeat("", len(ranks)))).of_window(node.window)
+        return replace(timeline, heartbeat_rank=np.delete(beats, refused), end_rank=NO_END if is_end_refused else end), bad
+
+    def _rows_in(self, ranks: Int64s) -> Int64s:
+        """Returns the indexes in `ranks` of those that the window refuses."""
+        return np.flatnonzero(np.isin(ranks, self.ranks) | (ranks >= self.quarantine))
+
+    def _reasons_at(self, ranks: Int64s) -> Int64s:
+        """Returns the number of the reason for each of these refused ranks."""
+        found = np.full(len(ranks), _QUARANTINED, np.int64)
+        if len(self.ranks):
+            at = np.minimum(np.searchsorted(self.ranks, ranks), len(self.ranks) - 1)
+            is_decided = self.ranks[at] == ranks
+            found[is_decided] = self.reasons[at[is_decided]]
+        return found
+
+
+NO_DECISIONS = CodeCalls()
+
+
+def decisions_in_step(
+    plan: Plan, state: State, calls: CodeCalls, positions: Positions
+) -> tuple[tuple[Decision, ...], dict[int, RefusedRanks]]:
+    """Returns the decisions that a step over rows at `positions` applies, in their order, and what nodes refuse in it."""
+    if not calls.decisions and not state.decisions:
+        return (), {}
+    passes = sorted(_passes(state, calls, positions), key=lambda each: (each.rank, each.decision.number))
+    counts: dict[str, int] = {}
+    for decision in state.decisions:
+        counts[decision.place.window] = counts.get(decision.place.window, 0) + 1
+    refused = {
+        node: RefusedRanks(_NO_RANKS, _NO_RANKS, 0)
+        for window, node in plan.window_nodes.items()
+        if counts.get(window, 0) >= QUARANTINE_DECISIONS
+    }
+    for window in dict.fromkeys(each.decision.place.window for each in passes):
+        node, own = plan.window_nodes.get(window), [each for each in passes if each.decision.place.window == window]
+        if node is not None and node not in refused:
+            refused[node] = _refused(own, QUARANTINE_DECISIONS - counts.get(window, 0), len(positions.topics))
+    return tuple(each.decision for each in passes), refused
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """A decision, and the first row of its partition at or after its position. `is_exact`: whether that row is at the position."""
+
+    decision: Decision
+    rank: int
+    is_exact: bool
+
+
+def _passes(state: State, calls: CodeCalls, positions: Positions) -> Iterator[_Pass]:
+    topics, partitions, offsets, indexes = positions
+    for decision in calls.decisions:
+        place = decision.place
+        key = calls.partition_of(place)
+        if key is None or decision in state.decisions or calls.is_passed(place, state):
+            continue
+        is_after = (offsets > place.offset) | ((offsets == place.offset) & (indexes >= place.index))
+        rows = np.flatnonzero((topics == key[0]) & (partitions == key[1]) & is_after)
+        if len(rows):
+            rank = int(rows[0])
+            yield _Pass(decision, rank, (offsets.item(rank), indexes.item(rank)) == (place.offset, place.index))
+
+
+def _refused(passes: Sequence[_Pass], until_quarantine: int, rows: int) -> RefusedRanks:
+    """Returns what a window refuses. `passes`: decisions about it, by rank; after `until_quarantine` of them it refuses all rows of
+    the step, which has `rows` rows."""
+    quarantine = rows
+    if len(passes) >= until_quarantine:
+        last = passes[until_quarantine - 1]
+        quarantine = last.rank + 1 if last.is_exact else last.rank
+    reasons = {each.rank: _REASONS.index(_REASON[each.decision.cause]) for each in reversed(passes) if each.is_exact}
+    ranks = np.array(sorted(reasons), np.int64)
+    return RefusedRanks(ranks, np.array([reasons[rank] for rank in ranks.tolist()], np.int64), quarantine)
+
+
+_NO_RANKS: Int64s = np.empty(0, np.int64)
+
+
+def row_at(rows: MergedRows, place: CallPlace, key: PartitionKey) -> int:
+    """Returns the number of the row at the position of `place`, in partition `key`; -1 if `rows` does not have it."""
+    names = ("topic", "partition", "offset", "index")
+    of = zip(names, (*key, place.offset, place.index), strict=True)
+    found = np.flatnonzero(np.logical_and.reduce([rows.column(name) == value for name, value in of]))
+    return int(found[0]) if len(found) else -1
