@@ -157,3 +157,12 @@ class Doubles(Enum):
     """Six decimals."""
     EXACT = "exact"
     """The shortest text that parses to the same number."""
+
+
+class Restart(Enum):
+    """The action of `hotspare run` when its engine ends by a call of user code or a crash."""
+
+    ALWAYS = "always"
+    """A parent process, which watches the engine, starts it again. The default."""
+    NEVER = "never"
+    """Without a parent: whatever supervises the engine starts it again."""

@@ -10,6 +10,7 @@ import ctypes
 import gc
 import locale
 import os
+import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -60,6 +61,18 @@ def reexec_process() -> None:
     fix_environment()
     if sys.flags.hash_randomization and not sys.flags.ignore_environment:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ)  # noqa: S606 - this very command
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def end_with_parent(parent: int, status: int = 1) -> None:
+    """Makes the system kill this process when process `parent`, which started it, ends; also after `reexec_process`. Ends this
+    process with `status` if the parent has ended already. Does nothing on systems other than Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:
+            os._exit(status)
 
 
 _SWITCH_INTERVAL_S = 0.0005

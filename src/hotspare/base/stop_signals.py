@@ -12,6 +12,14 @@ import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 
+_IGNORES_REPEATED = threading.Event()
+
+
+def ignore_repeated_signals() -> None:
+    """Makes `stop_on_signals` ignore signals after the first, for a process whose parent forwards them: a signal
+    to a group of processes arrives twice. The parent ends the process when a stop is requested again."""
+    _IGNORES_REPEATED.set()
+
 
 @contextlib.contextmanager
 def stop_on_signals(ask: Callable[[], None]) -> Iterator[None]:
@@ -26,7 +34,9 @@ def stop_on_signals(ask: Callable[[], None]) -> Iterator[None]:
 
     def handle(number: int, _frame: object) -> None:
         if asked:
-            os._exit(128 + number)
+            if not _IGNORES_REPEATED.is_set():
+                os._exit(128 + number)
+            return
         asked.append(number)
         requests.put(True)  # noqa: FBT003 - SimpleQueue takes it by place only
 

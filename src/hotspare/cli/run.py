@@ -18,6 +18,7 @@ from hotspare.base.choices import (
     OnDivergence,
     OnPoison,
     OtherStore,
+    Restart,
     RunnerKind,
     SpareKind,
     StartWhen,
@@ -35,6 +36,7 @@ from hotspare.cli.shared.values import (
     SetOption,
     ShardsOption,
     parse_bindings,
+    parse_code_memory,
     parse_memory_option,
     parse_properties,
     parse_spark_settings,
@@ -98,6 +100,22 @@ JoinOption = Annotated[
     JoinFrom,
     typer.Option(
         help="Build the engine's state from a snapshot, or from recent input alone if all state is bounded by time.",
+        rich_help_panel=_FAILOVER,
+    ),
+]
+RestartOption = Annotated[
+    Restart,
+    typer.Option(
+        help="Start the engine again after a crash, or after a call of user code that exceeds its limits; a small parent process "
+        "does that. Or never: then no parent exists.",
+        rich_help_panel=_FAILOVER,
+    ),
+]
+CodeDeadlineOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="End the engine if one call of user code uses this many ms of processor time; 0: never.",
         rich_help_panel=_FAILOVER,
     ),
 ]
@@ -174,6 +192,9 @@ RetentionSetting = Annotated[
     int, settings_file_option("Keep messages that no reader needs any more for this many ms on an embedded bus; 0: for ever.")
 ]
 HeldSetting = Annotated[int, settings_file_option("Hold at most this many bytes of outputs in memory, and write more to disk.")]
+CodeMemorySetting = Annotated[
+    str, settings_file_option("End the engine if it grows by this size, such as 2GiB, during one call of user code; 0: never.")
+]
 MessagesSetting = Annotated[int, settings_file_option("Process at most this many messages in one batch.", min=1)]
 DivergenceSetting = Annotated[
     OnDivergence, settings_file_option("Stop, or continue as a spare of last resort, if only this engine's outputs differ.")
@@ -215,6 +236,8 @@ def command(
     start: StartOption = StartWhen.AT_ONCE,
     spare: SpareOption = SpareKind.HOT,
     join: JoinOption = JoinFrom.SNAPSHOT,
+    restart: RestartOption = Restart.ALWAYS,
+    code_deadline_ms: CodeDeadlineOption = 10_000,
     snapshots: SnapshotsOption = None,
     restore: RestoreOption = "",
     other_store: OtherStoreOption = OtherStore.REFUSE,
@@ -232,6 +255,7 @@ def command(
     pipeline_stall_ms: StallSetting = 300_000,
     bus_retention_ms: RetentionSetting = 0,
     held_bytes_max: HeldSetting = 256 << 20,
+    code_memory: CodeMemorySetting = "0",
     messages_max: MessagesSetting = 20_000,
     on_divergence: DivergenceSetting = OnDivergence.STOP,
     on_poison: PoisonSetting = None,
@@ -252,6 +276,7 @@ def command(
     options = replace(options, properties=parse_properties(set_ or ()), bindings=parse_bindings(bind or ()))
     options = replace(options, restore=snapshot_url(restore), page_folder=page_folder, start=start, spare=spare)
     options = replace(options, memory_bytes=parse_memory_option(memory, page_folder))
+    options = replace(options, code_deadline_ms=code_deadline_ms, code_memory_bytes=parse_code_memory(code_memory))
     _start(options, (log_format, log_level), _Spark(master, tasks, conf or (), spark_ui, task_lease_ms, rebalance_after_ms))
 
 

@@ -56,7 +56,8 @@ class CodeCalls:
 
     def missing_decisions(self, state: State) -> tuple[Decision, ...]:
         """Returns the decisions about positions that the state has passed without applying them."""
-        return tuple(each for each in self.decisions if each not in state.decisions and self.is_passed(each.place, state))
+        applied = {each.place for each in state.decisions}
+        return tuple(each for each in self.decisions if each.place not in applied and self.is_passed(each.place, state))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +157,11 @@ class _Pass:
 
 def _passes(state: State, calls: CodeCalls, positions: Positions) -> Iterator[_Pass]:
     topics, partitions, offsets, indexes = positions
+    applied = {each.place for each in state.decisions}
     for decision in calls.decisions:
         place = decision.place
         key = calls.partition_of(place)
-        if key is None or decision in state.decisions or calls.is_passed(place, state):
+        if key is None or place in applied or calls.is_passed(place, state):
             continue
         is_after = (offsets > place.offset) | ((offsets == place.offset) & (indexes >= place.index))
         rows = np.flatnonzero((topics == key[0]) & (partitions == key[1]) & is_after)

@@ -48,6 +48,7 @@ from hotspare.host.recent_input import settings_of
 from hotspare.host.recovering_core import RecoveringCoreFactory, Recovery
 from hotspare.host.restoring import restore_named, snapshot_url
 from hotspare.host.topics import group_topics, source_topics
+from hotspare.host.watchdog.attach import EngineBoard
 from hotspare.model.project import Project
 from hotspare.runners.contract import ReadPace, RunnerInput
 from hotspare.stores.contract import Store
@@ -153,6 +154,7 @@ class SharedResources:
     process_watcher: ProcessWatcher
     background: Background
     log: Log
+    board: EngineBoard
 
     @property
     def shared_reading_bus(self) -> Bus | None:
@@ -206,7 +208,8 @@ class HostedGroup:
         self._catch_up: CatchUp | None = None
         self._is_reading = False
         self._kept_back: list[HaEvent] = []
-        cores = RecoveringCoreFactory(PipelineFactory(shared.plan, self._log, shard, residence), self.recovery)
+        pipelines = PipelineFactory(shared.plan, self._log, shard, residence)
+        cores = RecoveringCoreFactory(pipelines, self.recovery, shared.board.slot(number))
         identity = project_identity(shared.project, shared.plan)
         settings, has_user_code = settings_of(options, shared.plan), shared.plan.has_user_code
         definition = GroupDefinition(self.name, self.topics, identity, cores, settings, has_user_code)

@@ -40,6 +40,9 @@ class EngineOptions:
     `restore`, `PATH-OR-URL#SNAPSHOT`, names a persisted snapshot to start from; "" uses the one that the project names, if any. An
     engine starts from the furthest snapshot that may be restored: this one, or one of the group's own.
 
+    `code_deadline_ms` and `code_memory_bytes` limit the processor time and the memory of one call of user code; 0: no limit. A
+    watcher ends the process at the limit (`host.watchdog`).
+
     `address`, `HOST` or `HOST:PORT`, is where the group's other engines reach this one; "" uses the default of
     `host.process.peer_addresses`. `listen` is the address that it binds, by default the same; the two differ behind address
     translation."""
@@ -70,6 +73,8 @@ class EngineOptions:
     start: StartWhen = StartWhen.AT_ONCE
     spare: SpareKind = SpareKind.HOT
     join: JoinFrom = JoinFrom.SNAPSHOT
+    code_deadline_ms: int = 0
+    code_memory_bytes: int = 0
 
     def __post_init__(self) -> None:
         if not _ENGINE_NAME.fullmatch(self.engine):

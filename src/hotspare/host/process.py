@@ -57,6 +57,7 @@ from hotspare.host.project import checked_project
 from hotspare.host.recent_input import check_join
 from hotspare.host.starting import StartPhase, await_need, shown_start
 from hotspare.host.topic_checks import check_at_start, check_message_sizes, check_settings, check_streams_read
+from hotspare.host.watchdog.attach import UNWATCHED, EngineBoard, attach
 from hotspare.model.mistakes import brief
 from hotspare.model.partitioning import refused_shards
 from hotspare.projects.load import LoadedProject
@@ -88,11 +89,13 @@ def run_engine(options: EngineOptions) -> int:
     checked_prefix(options.prefix)
     log = Log().bind(engine=options.engine)
     log.event(LogEvent.ENGINE_STARTING, project=str(options.project), bus=options.bus_url, version=hotspare.__version__)
-    loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
+    board = attach(options)
+    with board.loading():
+        loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
     for warning in brief(loaded.warnings):
         log.event(LogEvent.PROJECT_WARNING, str(warning))
     with contextlib.ExitStack() as stack:
-        engine = EngineProcess(options, loaded, log, stack)
+        engine = EngineProcess(options, loaded, log, stack, board)
         return engine.run()
     return EXIT_FAILED
 
@@ -104,7 +107,14 @@ class EngineProcess:
     `--join recent` contradicts other options.
     """
 
-    def __init__(self, options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self,
+        options: EngineOptions,
+        loaded: LoadedProject,
+        log: Log,
+        stack: contextlib.ExitStack,
+        board: EngineBoard = UNWATCHED,
+    ) -> None:
         if options.runner is RunnerKind.PARTITIONED:
             raise UsageError("an engine process cannot be a whole application", hint="`run_application` starts one")
         if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
@@ -115,7 +125,7 @@ class EngineProcess:
         self._end: RunnerEnd | None = None
         self._stop_asked = False
         self._failures: list[Exception] = []
-        self._shared = open_shared(options, loaded, log, stack)
+        self._shared = open_shared(options, loaded, log, stack, board)
         self._groups: list[HostedGroup] = []
         interval_s, shards = options.settings.read_interval_ms / 1_000, shards_of(options.shards)
         self._pace = ReadPace(interval_s, [shard.number for shard in shards])
@@ -328,13 +338,17 @@ def make_ready(shared: SharedResources, log: Log) -> None:
     freeze_existing_objects()
 
 
-def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> SharedResources:
-    """Opens the resources that all groups of a process use; `stack` closes them. Raises UsageError if an option contradicts
-    `shards`, or a URL cannot be used."""
-    plan = compile_plan(loaded.resolved)
+def open_shared(
+    options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack, board: EngineBoard = UNWATCHED
+) -> SharedResources:
+    """Opens the resources that all groups of a process use; `stack` closes them. `board` shows their calls. Raises UsageError if an
+    option contradicts `shards`, or a URL cannot be used."""
+    with board.loading():
+        plan = compile_plan(loaded.resolved)
     bus = open_bus(options.bus_url, Readers.MANY if options.shards > 1 else Readers.ONE)
     stack.callback(bus.close)
     coordination_url = options.coordination_url or default_coordination_url(options.bus_url)
+    board.name_places(options, plan, coordination_url)
     coordination = open_coordination(coordination_url)
     stack.callback(coordination.close)
     kept = open_store(options.store_url or default_store_url(options.bus_url))
@@ -345,7 +359,8 @@ def open_shared(options: EngineOptions, loaded: LoadedProject, log: Log, stack: 
     background = Background()
     stack.callback(background.close)
     head = Head.from_plan(plan, shards=options.shards)
-    return SharedResources(options, loaded.project, plan, head, bus, coordination, store, server, ProcessWatcher(), background, log)
+    resources = (bus, coordination, store, server, ProcessWatcher(), background, log, board)
+    return SharedResources(options, loaded.project, plan, head, *resources)
 
 
 def check_before_joining(shared: SharedResources, topics: GroupTopics) -> None:

@@ -11,6 +11,7 @@ Recovery costs nothing while no step fails. It needs the same as a joining engin
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -19,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hotspare.base.call_board import CallSlot
+from hotspare.base.call_board import CallSlot, unwatched_slot
 from hotspare.base.call_place import CallPlace, Decision
 from hotspare.base.choices import OnPoison
 from hotspare.base.errors import RESET_HINT, HotspareError, PoisonousEvent, StateError
@@ -104,7 +105,7 @@ class CodeOrders:
     """How a core calls user code, as its group set it: a rebuilt pipeline gets the same."""
 
     topics: Sequence[str]
-    slot: CallSlot | None = None
+    slot: CallSlot
     decisions: Sequence[Decision] = ()
     stops: Collection[CallPlace] = ()
     passed: list[CallPlace] = field(default_factory=list)
@@ -112,8 +113,7 @@ class CodeOrders:
 
     def apply_to(self, pipeline: Pipeline) -> None:
         pipeline.name_topics(self.topics)
-        if self.slot is not None:
-            pipeline.attach_board(self.slot)
+        pipeline.attach_board(self.slot)
         pipeline.set_decisions(self.decisions)
         pipeline.stop_before(self.stops)
         pipeline.row_by_row(self.windows_row_by_row)
@@ -132,8 +132,10 @@ class PipelineFactoryLike(Protocol):
 class RecoveringCoreFactory:
     """Makes cores that recover (`ha.core.CoreFactory`)."""
 
-    def __init__(self, cores: PipelineFactoryLike, recovery: Recovery) -> None:
+    def __init__(self, cores: PipelineFactoryLike, recovery: Recovery, slot: CallSlot | None = None) -> None:
+        """The cores show their calls of user code in `slot`."""
         self._cores = cores
+        self.slot = slot or unwatched_slot()
         self.recovery = recovery
 
     def fresh(self) -> RecoveringCore:
@@ -166,7 +168,7 @@ class RecoveringCore:
         self._cores = cores
         self._partitions = [(topic, place.number) for topic, place in cores.recovery.topics.partitions]
         self._skew_max_us: int | None = None
-        self._code = CodeOrders([topic.name for topic in cores.recovery.topics.inbound])
+        self._code = CodeOrders([topic.name for topic in cores.recovery.topics.inbound], cores.slot)
         self._code.apply_to(pipeline)
         self._has_failed = False
         """Whether a step of the pipeline failed and the pipeline is not replaced yet: its state is unusable."""
@@ -182,6 +184,7 @@ class RecoveringCore:
         place = CorePosition(self._pipeline.next_offsets, self._pipeline.sequences, self._pipeline.digests)
         self._ends.update(end_offsets_of(decoded))
         self._newest = {}
+        self._code.slot.set_thread(threading.get_native_id())
         self._cores.recovery.check_head_poison(decoded)
         try:
             for part in self._pipeline.compute_parts(decoded, take):

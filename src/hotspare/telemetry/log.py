@@ -6,7 +6,9 @@ has its group, engine and role. Field names end in their units. structlog, which
 
 from __future__ import annotations
 
+import json
 import sys
+import time
 from collections.abc import Mapping, MutableMapping
 from enum import Enum
 from functools import cached_property
@@ -112,6 +114,15 @@ class LogEvent(Enum):
         Level.ERROR,
         "the engine fails on an event or a step: a defect of hotspare",
     )
+    CALL_HUNG = (
+        "call_hung",
+        Level.ERROR,
+        "a call of user code exceeded its deadline or its memory: the attempt is recorded and the engine ended",
+    )
+    ATTEMPT_LOST = "attempt_lost", Level.ERROR, "an engine was ended because of a call, and this cannot be recorded"
+    LOADING_HUNG = "loading_hung", Level.ERROR, "the code of the project does not finish loading: the engine is ended"
+    ENGINE_RESTARTED = "engine_restarted", Level.WARNING, "an engine ended by a call or a crash and is started again"
+    STOP_OVERDUE = "stop_overdue", Level.ERROR, "an engine that was to stop did not finish a call of user code, and is ended"
     TRACE = "trace", Level.INFO, "an event of a traced window (SPEC A40)"
 
     def __init__(self, label: str, level: Level, meaning: str) -> None:
@@ -166,6 +177,33 @@ def configure_logging(format_: LogFormat = LogFormat.HUMAN, level: Level = Level
         logger_factory=structlog.WriteLoggerFactory(file=out),
         cache_logger_on_first_use=False,
     )
+
+
+def configured_format() -> LogFormat:
+    """Returns the form of log lines of this process."""
+    import structlog
+
+    renderer = structlog.get_config()["processors"][-1]
+    return LogFormat.JSON if isinstance(renderer, structlog.processors.JSONRenderer) else LogFormat.HUMAN
+
+
+_SEPARATORS = frozenset(" \t=\r\n\"'")
+"""Characters because of which a value is quoted in a line for users."""
+
+
+def plain_line(format_: LogFormat, event: LogEvent, message: str, **fields: object) -> str:
+    """Returns the line that `Log.event` would write, for processes that must not load structlog."""
+    now_s = time.time()
+    stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now_s))}.{int(now_s % 1 * 1e6):06d}Z"
+    shown = {name: masked_value(name, value) for name, value in sorted({**fields, "message": message}.items())}
+    level = event.level.name.lower()
+    if format_ is LogFormat.JSON:
+        return json.dumps({**shown, "event": event.label, "level": level, "timestamp": stamp}, sort_keys=True) + "\n"
+    return f"{stamp} [{level:<9}] {event.label:<22} " + " ".join(f"{name}={_quoted(value)}" for name, value in shown.items()) + "\n"
+
+
+def _quoted(value: object) -> str:
+    return repr(value) if isinstance(value, str) and _SEPARATORS.intersection(value) else str(value)
 
 
 def _mask_secrets(logger: object, method: str, fields: MutableMapping[str, Any]) -> Mapping[str, Any]:

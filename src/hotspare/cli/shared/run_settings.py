@@ -16,15 +16,16 @@ from hotspare.base.choices import SnapshotForm
 from hotspare.base.errors import Place, UsageError
 from hotspare.base.places import absolute_path, absolute_path_or_url
 from hotspare.cli.shared.places import PATH
-from hotspare.cli.shared.values import SPARK_PATH_SETTINGS, STATE_PANEL, parse_memory_option
+from hotspare.cli.shared.values import SPARK_PATH_SETTINGS, STATE_PANEL, parse_code_memory, parse_memory_option
 
 if TYPE_CHECKING:
     from hotspare.model.frontends.yaml.tree import Node
     from hotspare.model.mistakes import Mistakes
 
 _SETTINGS_BYTES_MAX = 1 << 20
-_COMMAND_LINE_ONLY = ("bus", "coordination", "store", "restore", "settings", "help")
-"""The options that a settings file may not set: URLs may contain passwords, and differ between machines."""
+_COMMAND_LINE_ONLY = ("bus", "coordination", "store", "restore", "restart", "settings", "help")
+"""The options that a settings file may not set: URLs may contain passwords, and differ between machines; the process that `restart`
+decides about reads no file."""
 _PATHS = ("home", "page-folder")
 _PAIRS = ("set", "conf")
 
@@ -165,10 +166,12 @@ def _problem(name: str, option: Any, value: str | list[str], context: typer.Cont
             snapshot_settings(value)
         elif name == "memory":
             parse_memory_option(str(value), None)
+        elif name == "code-memory":
+            parse_code_memory(str(value))
     except typer.BadParameter as error:
         return UsageError(error.message)
     except UsageError as error:
-        return UsageError(error.message.removeprefix(f"--{name} "), hint=error.hint)
+        return UsageError(error.message.removeprefix(f"--{name} ").removeprefix(f"{name} "), hint=error.hint)
     return None
 
 

@@ -142,11 +142,25 @@ def parse_memory_option(text: str, page_folder: Path | None) -> int:
     if not text:
         refuse_ineffective({"--page-folder": page_folder}, "without --memory", "give --memory SIZE, or leave it out")
         return 0
-    found = _SIZE.fullmatch(text)
-    size = int(float(found[1]) * 1024 ** _UNITS.index(found[2].upper() or " ")) if found else 0
+    size = _size_of(text)
     if size < MEMORY_MIN:
         raise UsageError(f"--memory {text!r}: not a size of at least 1 MiB", hint="write --memory 512MiB, or 4GiB")
     return size
+
+
+def parse_code_memory(text: str) -> int:
+    """Returns the bytes of the setting `code-memory`, 0 for no limit. Raises UsageError if it is not a size of at least
+    MEMORY_MIN."""
+    size = _size_of(text)
+    if size < MEMORY_MIN and text.strip() not in ("", "0"):
+        raise UsageError(f"code-memory {text!r}: not a size of at least 1 MiB", hint="write code-memory: 2GiB, or 0")
+    return size
+
+
+def _size_of(text: str) -> int:
+    """Returns the bytes of a size such as 4GiB; 0 for another text."""
+    found = _SIZE.fullmatch(text)
+    return int(float(found[1]) * 1024 ** _UNITS.index(found[2].upper() or " ")) if found else 0
 
 
 def parse_properties(texts: Sequence[str]) -> dict[str, str]:

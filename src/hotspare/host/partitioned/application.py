@@ -35,6 +35,7 @@ from hotspare.host.partitioned.task import TaskEnd, TaskSpec, run_task
 from hotspare.host.process import EXIT_FAILED, EXIT_OK, EXIT_RUNNER_DIED
 from hotspare.host.project import checked_project
 from hotspare.host.restoring import snapshot_url
+from hotspare.host.watchdog.attach import attach
 from hotspare.model.partitioning import refused_shards
 from hotspare.projects.fingerprint import resolved_hash
 from hotspare.runners.spark.partitioned.cluster import Master, SparkCluster, SparkClusterOptions, check_reachable, parse_master
@@ -78,7 +79,8 @@ def run_application(options: EngineOptions, spark: ApplicationOptions) -> int:
     _refuse_places(options, master)
     log = Log().bind(application=options.engine)
     log.event(LogEvent.APPLICATION_STARTING, project=str(options.project), master=spark.master, version=hotspare.__version__)
-    loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
+    with attach(replace(options, shards=1)).loading():
+        loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
     if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
         raise refusal
     wanted = tasks_for(options.shards, master.slots or options.shards, spark.tasks)

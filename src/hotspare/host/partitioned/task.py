@@ -18,9 +18,7 @@ and nothing durable is stored under that name.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
 import socket
 import sys
 import threading
@@ -33,7 +31,7 @@ from typing import NoReturn, TypeVar
 from hotspare.base.addresses import HostPort
 from hotspare.base.choices import RunnerKind
 from hotspare.base.errors import HotspareError, is_retryable
-from hotspare.base.interpreter import fix_environment
+from hotspare.base.interpreter import end_with_parent, fix_environment
 from hotspare.base.link import Channel, LinkBrokenError, Message, connect_channel
 from hotspare.base.retry import Retry
 from hotspare.base.shard import Shard
@@ -56,6 +54,7 @@ from hotspare.host.process import (
     open_shared,
 )
 from hotspare.host.project import checked_project
+from hotspare.host.watchdog.attach import UNWATCHED, EngineBoard, attach
 from hotspare.model.partitioning import refused_shards
 from hotspare.projects.load import LoadedProject
 from hotspare.runners.contract import EndCause, ReadPace, RunnerEnd
@@ -79,12 +78,19 @@ class ShardHost:
     """Hosts the engines of some shards. Call `run` from the main thread, all other methods from any. `stack` closes what the
     host opens. Raises ProjectError if the project cannot be divided into `options.shards` shards."""
 
-    def __init__(self, options: EngineOptions, loaded: LoadedProject, log: Log, stack: contextlib.ExitStack) -> None:
+    def __init__(
+        self,
+        options: EngineOptions,
+        loaded: LoadedProject,
+        log: Log,
+        stack: contextlib.ExitStack,
+        board: EngineBoard = UNWATCHED,
+    ) -> None:
         if (refusal := refused_shards(loaded.resolved, options.shards)) is not None:
             raise refusal
         self.options = options
         self.log = log
-        self.shared = open_shared(options, loaded, log, stack)
+        self.shared = open_shared(options, loaded, log, stack, board)
         self.joining = threading.BoundedSemaphore(_JOINING_MAX)
         self._wanted: frozenset[int] = frozenset()
         self._stays: dict[int, HostedShard] = {}
@@ -317,7 +323,6 @@ _CONNECT_S = 2.0
 _RETRY_S = 0.2
 _LOG_LINES_MAX = 1_000
 _REJECTED = "the driver rejected this task"
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +356,9 @@ class TaskEnd:
 def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
     """Runs the engines of some shards in the main thread of a process of its own, until they end."""
     fix_environment()
-    _end_with_parent()
+    end_with_parent(
+        os.getppid(), EXIT_LEASE_OVER
+    )  # Spark's daemon, which ends with its executor, and if killed notifies no process
     link = TaskLink(spec, place)
     refusal = link.open()
     if refusal:
@@ -361,8 +368,10 @@ def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
     try:
         with contextlib.ExitStack() as stack:
             options = _options(spec, place, link.executor, stack)
-            loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
-            host = ShardHost(options, loaded, log, stack)
+            board = attach(options)
+            with board.loading():
+                loaded = checked_project(options.project, options.properties, options.home, options.project_name, options.bindings)
+            host = ShardHost(options, loaded, log, stack, board)
             link.attach_host(host)
             above = (spec.driver_process, executor_of_this_task())
             with watching_ancestors(above, host.shared.process_watcher, link.end_without):
@@ -387,16 +396,6 @@ def _options(spec: TaskSpec, place: TaskPlace, executor: str, stack: contextlib.
         return options
     project, home = spec.files.unpack(stack)
     return replace(options, project=project, home=home)
-
-
-def _end_with_parent() -> None:
-    """Makes this process die with its parent, Spark's daemon. The daemon ends with its executor, and if killed notifies no
-    process."""
-    if sys.platform == "linux":
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
-        if os.getppid() != parent:
-            os._exit(EXIT_LEASE_OVER)
 
 
 class TaskLink:

@@ -1,0 +1,235 @@
+"""Watches the calls of one engine through shared memory and /proc, and ends the engine if a call uses too much.
+
+The parent of `hotspare run` does this itself. Other engines start `python -m hotspare.host.watchdog.watch FD PID`, which ends with
+its engine. A look at a resting engine reads some numbers of the shared memory, and no file.
+
+The attempt is recorded before the engine is ended: a watcher in a container may end with its engine. If that fails, it is recorded
+after the end, because the engine may have held the lock of coordination's file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from hotspare.base.call_board import BoardSetting, CallBoard, Cell, ShownCall
+from hotspare.base.call_place import Attempt, CallPlace
+from hotspare.host.watchdog.recorder import record_attempt
+from hotspare.host.watchdog.rule import (
+    LOADING_DEADLINES,
+    CallLimits,
+    CallSample,
+    ExcessiveCall,
+    excess,
+    first_sample,
+    is_loading_excessive,
+)
+from hotspare.host.watchdog.shared_memory import watcher_board
+from hotspare.telemetry.log import LogEvent, LogFormat, plain_line
+
+PAUSE_S = 0.25
+"""The pause between two looks: a call that ends sooner costs the watcher nothing but the look."""
+_GROWING_PAUSE_S = 0.05
+"""The pause while a call lasts whose memory is limited."""
+_TICK_MS = 1_000 / os.sysconf("SC_CLK_TCK")
+_PAGE_BYTES = os.sysconf("SC_PAGESIZE")
+_USER_FIELD, _SYSTEM_FIELD = 11, 12
+"""Indexes in /proc/PID/task/TID/stat, counted after the name in brackets: processor times in clock ticks."""
+_RESIDENT_FIELD, _SHARED_FIELD = 1, 2
+"""Indexes in /proc/PID/statm, in pages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The reason to end the engine. `excess` is None if loading the project exceeds its limit. `slot`: the group's slot."""
+
+    slot: int = 0
+    excess: ExcessiveCall | None = None
+
+
+class EngineWatch:
+    """The watch of process `engine` over the shared memory `memory`, a descriptor. `look` is called after each `pause_s`."""
+
+    def __init__(self, memory: int, engine: int, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._memory = memory
+        self._engine = engine
+        self._clock_s = clock_s
+        self._board: CallBoard | None = None
+        self._firsts: dict[int, CallSample] = {}
+        self._loading_ms: int | None = None
+
+    @property
+    def pause_s(self) -> float:
+        return _GROWING_PAUSE_S if self._firsts and self._limits.memory_bytes else PAUSE_S
+
+    def look(self) -> Finding | None:
+        """Looks at the engine; returns a finding if it must be ended."""
+        if self._board is None:
+            self._board = watcher_board(self._memory)
+        board = self._board
+        if board is None:
+            return None
+        if board.setting(BoardSetting.IS_LOADING):
+            return self._look_at_loading(board)
+        self._loading_ms = None
+        for slot in range(board.setting(BoardSetting.SLOTS)):
+            found = self._look_at_slot(board, slot)
+            if found is not None:
+                return Finding(slot, found)
+        return None
+
+    def has_call_since(self, time_s: float) -> bool:
+        """Whether a call runs that a look saw at `time_s` or before."""
+        return any(first.seen_s <= time_s for first in self._firsts.values())
+
+    def report(self, event: LogEvent, message: str, **fields: object) -> None:
+        """Writes a line to standard error in the form of the engine's log."""
+        text = self._text
+        named = {"engine": text["engine"]} if text.get("engine") else {}
+        sys.stderr.write(plain_line(LogFormat(text.get("log_format", LogFormat.HUMAN.value)), event, message, **named, **fields))
+        sys.stderr.flush()
+
+    def end_engine(self, finding: Finding, then: str) -> None:
+        """Records the attempt and ends the engine, in any case. `then` names what follows, for the log."""
+        found = finding.excess
+        if found is None:
+            used_ms = LOADING_DEADLINES * self._limits.deadline_ms
+            message = (
+                f"the code of the project does not finish loading; it used {used_ms} ms of processor time: the engine is ended"
+            )
+            self.report(LogEvent.LOADING_HUNG, message)
+            _kill(self._engine)
+            return
+        text = self._text
+        attempt = _attempt(text, found)
+        group = _name_at(text.get("groups"), finding.slot)
+        self.report(
+            LogEvent.CALL_HUNG,
+            f"{attempt.place} exceeds the {attempt.cause.value} of a call: the engine is ended{then}",
+            group=group,
+            cause=attempt.cause.value,
+            window=attempt.place.window,
+            used_ms=found.used_ms,
+            grown_bytes=found.grown_bytes,
+        )
+        failure = self._record(group, attempt)
+        _kill(self._engine)
+        if failure and (failure := self._record(group, attempt)):
+            self.report(LogEvent.ATTEMPT_LOST, f"the attempt cannot be recorded: {failure}", group=group)
+
+    @property
+    def _text(self) -> Mapping[str, Any]:
+        return {} if self._board is None else self._board.text
+
+    @property
+    def _limits(self) -> CallLimits:
+        if self._board is None:
+            return CallLimits()
+        return CallLimits(self._board.setting(BoardSetting.DEADLINE_MS), self._board.setting(BoardSetting.MEMORY_BYTES))
+
+    def _record(self, group: str, attempt: Attempt) -> str:
+        url = str(self._text.get("coordination", ""))
+        if not url or url.startswith("memory:"):
+            return "coordination is in the memory of the engine"
+        return record_attempt({"coordination": url, "group": group, "attempt": asdict(attempt)})
+
+    def _look_at_loading(self, board: CallBoard) -> Finding | None:
+        used_ms = thread_ms(self._engine, board.slot(0).cells[Cell.THREAD])
+        if used_ms is None:
+            return None
+        if self._loading_ms is None:
+            self._loading_ms = used_ms
+        return Finding() if is_loading_excessive(self._loading_ms, used_ms, self._limits) else None
+
+    def _look_at_slot(self, board: CallBoard, slot: int) -> ExcessiveCall | None:
+        call = board.shown_call(slot)
+        if call is None:
+            self._firsts.pop(slot, None)
+            return None
+        sample = self._sample(call)
+        first = first_sample(self._firsts.get(slot), sample)
+        if sample is None or first is None:
+            self._firsts.pop(slot, None)
+            return None
+        self._firsts[slot] = first
+        return excess(first, sample, self._limits)
+
+    def _sample(self, call: ShownCall) -> CallSample | None:
+        """Returns a look at the call; None if its thread has ended."""
+        used_ms = thread_ms(self._engine, call.thread)
+        if used_ms is None:
+            return None
+        memory_bytes = process_bytes(self._engine) if self._limits.memory_bytes else 0
+        return CallSample(call, used_ms, memory_bytes, self._clock_s())
+
+
+def thread_ms(process: int, thread: int) -> int | None:
+    """Returns the processor time of a thread since it began; None if the thread does not exist."""
+    fields = _fields(f"/proc/{process}/task/{thread}/stat")
+    return None if fields is None else int((int(fields[_USER_FIELD]) + int(fields[_SYSTEM_FIELD])) * _TICK_MS)
+
+
+def process_bytes(process: int) -> int:
+    """Returns the memory of a process that no file or other process shares; 0 if the process does not exist."""
+    fields = _fields(f"/proc/{process}/statm")
+    return 0 if fields is None else (int(fields[_RESIDENT_FIELD]) - int(fields[_SHARED_FIELD])) * _PAGE_BYTES
+
+
+def _fields(file: str) -> list[bytes] | None:
+    """Returns the fields after a name in brackets, if there is one; None if the process or thread does not exist."""
+    try:
+        return Path(file).read_bytes().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def _attempt(text: Mapping[str, Any], found: ExcessiveCall) -> Attempt:
+    topic, partition, offset, index = found.call.position
+    window = _name_at(text.get("windows"), found.call.node)
+    place = CallPlace(_name_at(text.get("topics"), topic), partition, offset, index, window)
+    attempt = Attempt(place, found.cause, str(text.get("start", "")), rows=found.call.rows, used_ms=found.used_ms)
+    return replace(attempt, engine=str(text.get("engine", "")), host=str(text.get("host", "")))
+
+
+def _name_at(names: object, index: int) -> str:
+    return str(names[index]) if isinstance(names, list) and 0 <= index < len(names) else ""
+
+
+def _kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
+def watch_until_end(memory: int, engine: int) -> None:
+    """Watches process `engine`, the parent of this process, until it ends."""
+    ended = select.poll()
+    try:
+        ended.register(os.pidfd_open(engine), select.POLLIN)
+    except ProcessLookupError:
+        return
+    if os.getppid() != engine:
+        return
+    watch = EngineWatch(memory, engine)
+    while not ended.poll(watch.pause_s * 1_000):
+        finding = watch.look()
+        if finding is not None:
+            watch.end_engine(finding, "")
+            return
+
+
+def main() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it ends with its engine
+    watch_until_end(*map(int, sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    main()
