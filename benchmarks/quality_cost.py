@@ -120,7 +120,7 @@ def engine_command(arm: str, number: int, site: Site, folder: Path) -> list[str]
     file = folder / "cost.yaml"
     file.write_text(project(ARMS[arm]))
     urls = ["--bus", site.bus_url, "--coordination", site.coordination_url, "--store", site.store_url]
-    return hotspare_command("run", str(file), *urls, "--prefix", PREFIX, "--engine", f"engine-{number}")
+    return hotspare_command("run", str(file), *urls, "--prefix", PREFIX, "--engine", f"engine-{number}", "--restart", "never")
 
 
 @contextmanager

@@ -102,7 +102,7 @@ class Site:
 
     def run_engine(self) -> subprocess.CompletedProcess[str]:
         """Runs an engine that is expected to end by itself."""
-        return hotspare("run", str(self.project), *self.services, "--engine", "late", *LEASE, *self.options)
+        return hotspare("run", str(self.project), *self.services, "--engine", "late", "--restart", "never", *LEASE, *self.options)
 
     def publish(self, rows: str, name: str = "input.csv", window: str = SOURCE) -> None:
         file = self.folder / name

@@ -114,13 +114,13 @@ class LogEvent(Enum):
         Level.ERROR,
         "the engine fails on an event or a step: a defect of hotspare",
     )
-    CALL_HUNG = (
-        "call_hung",
+    HUNG_CALL = (
+        "hung_call",
         Level.ERROR,
         "a call of user code exceeded its deadline or its memory: the attempt is recorded and the engine ended",
     )
     ATTEMPT_LOST = "attempt_lost", Level.ERROR, "an engine was ended because of a call, and this cannot be recorded"
-    LOADING_HUNG = "loading_hung", Level.ERROR, "the code of the project does not finish loading: the engine is ended"
+    HUNG_LOADING = "hung_loading", Level.ERROR, "the code of the project does not finish loading: the engine is ended"
     ENGINE_RESTARTED = "engine_restarted", Level.WARNING, "an engine ended by a call or a crash and is started again"
     STOP_OVERDUE = "stop_overdue", Level.ERROR, "an engine that was to stop did not finish a call of user code, and is ended"
     TRACE = "trace", Level.INFO, "an event of a traced window (SPEC A40)"

@@ -249,6 +249,7 @@ class Cluster:
 
     def _spawn_engine(self, name: str, options: Sequence[str], place: Machine) -> SpawnedEngine:
         arguments = ["run", str(self.project), "--bus", self.bus_url, "--prefix", self.prefix, "--engine", name]
+        arguments += ["--restart", "never"]  # the process that is killed or frozen is the engine
         if self.coordination_url:
             arguments += ["--coordination", self.coordination_url]
         return self._spawn(name, [*arguments, *self.run_options, *options], place)

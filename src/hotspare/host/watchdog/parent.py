@@ -36,9 +36,13 @@ def is_parent_wanted(arguments: Sequence[str], environment: Mapping[str, str]) -
     """Whether `hotspare run` with these arguments begins as a parent. `arguments` follow the command's name."""
     if not IS_POSSIBLE or BOARD_VARIABLE in environment or "--help" in arguments:
         return False
-    given = [word.partition("=")[2] for word in arguments if word.startswith(f"{_OPTION}=")]
-    given += [arguments[i + 1] for i, word in enumerate(arguments[:-1]) if word == _OPTION]
-    return _NEVER not in given
+    last = ""
+    for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
+        if word == _OPTION:
+            last = following
+        elif word.startswith(f"{_OPTION}="):
+            last = word.removeprefix(f"{_OPTION}=")
+    return last != _NEVER
 
 
 def parent_of_engine(environment: Mapping[str, str]) -> int | None:
@@ -83,50 +87,51 @@ class _Parent:
         """When the first stop was requested; None before."""
 
     def run(self) -> int:
-        pause_s = 0.0
-        while True:
-            end, watch = self._run_engine()
-            following_s = self._pauses.next_s(end, pause_s)
-            if following_s is None:
-                return EXIT_NOT_LOADED if end.cause is EndCause.LOADING else end.status
-            pause_s = following_s
-            message = f"the engine ended ({_described(end)}) and is started again in {pause_s:g} s"
-            watch.report(LogEvent.ENGINE_RESTARTED, message, status=end.status, ran_ms=int(end.ran_s * 1_000))
-            if self._is_stopped_within(pause_s):
+        pause_s: float | None = 0.0
+        while pause_s is not None:
+            with contextlib.closing(self._started()) as watch:
+                begun_s = time.monotonic()
+                cause, status = self._watched(watch)
+                end = EngineEnd(status, cause, time.monotonic() - begun_s)
+                pause_s = self._pauses.next_s(end, pause_s)
+                if pause_s is not None:
+                    message = f"the engine ended ({_described(end)}) and is started again in {pause_s:g} s"
+                    watch.report(LogEvent.ENGINE_RESTARTED, message, status=status, ran_ms=int(end.ran_s * 1_000))
+            if pause_s is not None and self._is_stopped_within(pause_s):
                 return 0
+        return EXIT_NOT_LOADED if cause is EndCause.LOADING else status
 
-    def _run_engine(self) -> tuple[EngineEnd, EngineWatch]:
+    def _started(self) -> EngineWatch:
+        """Starts the engine; returns its watch."""
         memory = create_memory()
-        try:
-            begun_s = time.monotonic()
-            environment = {**os.environ, BOARD_VARIABLE: f"{memory}:{os.getpid()}"}
-            self._engine = os.posix_spawn(self._command[0], self._command, environment, setsigmask=())
-            watch = EngineWatch(memory, self._engine)
-            cause, status = self._watched(watch)
-            return EngineEnd(status, cause, time.monotonic() - begun_s), watch
-        finally:
-            os.close(memory)
+        environment = {**os.environ, BOARD_VARIABLE: f"{memory}:{os.getpid()}"}
+        self._engine = os.posix_spawn(self._command[0], self._command, environment, setsigmask=())
+        return EngineWatch(memory, self._engine)
 
     def _watched(self, watch: EngineWatch) -> tuple[EndCause, int]:
         """Watches the engine until its end. Returns the cause and the exit status or negative signal."""
-        cause = EndCause.ITSELF
         while True:
             received = signal.sigtimedwait(_SIGNALS, watch.pause_s)
             if received is not None and received.si_signo != signal.SIGCHLD:
                 self._forward(received)
             status = self._ended()
             if status is not None:
-                return (EndCause.STOP if self._stopped_s is not None else cause), status
+                return EndCause.ITSELF if self._stopped_s is None else EndCause.STOP, status
             finding = watch.look()
             if finding is not None:
                 cause = EndCause.LOADING if finding.excess is None else EndCause.CALL
-                again = cause is EndCause.CALL and self._stopped_s is None
-                watch.end_engine(finding, " and started again" if again else "")
-            elif self._stopped_s is not None and self._is_stop_overdue(watch, self._stopped_s):
+                cause = cause if self._stopped_s is None else EndCause.STOP
+                watch.end_engine(finding, " and started again" if cause is EndCause.CALL else "")
+                return cause, self._awaited_end()
+            if self._stopped_s is not None and self._is_stop_overdue(watch, self._stopped_s):
                 watch.report(
                     LogEvent.STOP_OVERDUE, f"a call does not end for {STOP_S_MAX:.0f} s after the stop: the engine is ended"
                 )
                 os.kill(self._engine, signal.SIGKILL)
+                return EndCause.STOP, self._awaited_end()
+
+    def _awaited_end(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self._engine, 0)[1])
 
     def _is_stop_overdue(self, watch: EngineWatch, stopped_s: float) -> bool:
         return time.monotonic() - stopped_s >= STOP_S_MAX and watch.has_call_since(stopped_s)
@@ -136,7 +141,7 @@ class _Parent:
         number = received.si_signo
         if number in _STOPS and self._stopped_s is not None:
             os.kill(self._engine, signal.SIGKILL)
-            os.waitpid(self._engine, 0)
+            self._awaited_end()
             os._exit(128 + number)
         if number in _STOPS and _ends_processes(number):
             self._stopped_s = time.monotonic()

@@ -10,8 +10,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 
-RECORD_S_MAX = 10.0
-"""The time limit of one try. A watcher tries twice: before and after the end of the engine."""
 _LOOK_S = 0.02
 _REASON_BYTES_MAX = 1_000
 _RECORD = "hotspare.host.watchdog.record"
@@ -27,7 +25,7 @@ def module_environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def record_attempt(document: Mapping[str, object], limit_s: float = RECORD_S_MAX, command: Sequence[str] = ()) -> str:
+def record_attempt(document: Mapping[str, object], limit_s: float, command: Sequence[str] = ()) -> str:
     """Records an attempt: `document` has `coordination`, `group` and `attempt`. Returns "", or the reason if that failed. Signals
     that arrive meanwhile stay pending. `command` replaces the recording process."""
     given, give = os.pipe()

@@ -95,9 +95,9 @@ class EngineEnd:
     ran_s: float
 
 
-EXIT_START_AGAIN = 75
+EXIT_AGAIN = 75
 """The exit status of an engine that asks to be started again, because its state is void."""
-RESTARTED_STATUSES = frozenset({70, EXIT_START_AGAIN})
+RESTARTED_STATUSES = frozenset({70, EXIT_AGAIN})
 """Exit statuses of engines that can go on after another start. 70: `host.process.EXIT_RUNNER_DIED`."""
 EXIT_NOT_LOADED = 1
 _REQUESTS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})

@@ -37,6 +37,8 @@ from hotspare.telemetry.log import LogEvent, LogFormat, plain_line
 
 PAUSE_S = 0.25
 """The pause between two looks: a call that ends sooner costs the watcher nothing but the look."""
+RECORD_BEFORE_S, RECORD_AFTER_S = 5.0, 15.0
+"""Time limits of recording an attempt, before and after the end of the engine."""
 _GROWING_PAUSE_S = 0.05
 """The pause while a call lasts whose memory is limited."""
 _TICK_MS = 1_000 / os.sysconf("SC_CLK_TCK")
@@ -56,12 +58,22 @@ class Finding:
 
 
 class EngineWatch:
-    """The watch of process `engine` over the shared memory `memory`, a descriptor. `look` is called after each `pause_s`."""
+    """The watch of process `engine` over the shared memory `memory`, a descriptor that it closes. `look` is called after each
+    `pause_s`. `record_before_s` and `record_after_s` limit how long recording an attempt may take before and after the end of the
+    engine."""
 
-    def __init__(self, memory: int, engine: int, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        memory: int,
+        engine: int,
+        clock_s: Callable[[], float] = time.monotonic,
+        record_before_s: float = RECORD_BEFORE_S,
+        record_after_s: float = RECORD_AFTER_S,
+    ) -> None:
         self._memory = memory
         self._engine = engine
         self._clock_s = clock_s
+        self._record_s = record_before_s, record_after_s
         self._board: CallBoard | None = None
         self._firsts: dict[int, CallSample] = {}
         self._loading_ms: int | None = None
@@ -72,9 +84,7 @@ class EngineWatch:
 
     def look(self) -> Finding | None:
         """Looks at the engine; returns a finding if it must be ended."""
-        if self._board is None:
-            self._board = watcher_board(self._memory)
-        board = self._board
+        board = self._published_board()
         if board is None:
             return None
         if board.setting(BoardSetting.IS_LOADING):
@@ -85,6 +95,10 @@ class EngineWatch:
             if found is not None:
                 return Finding(slot, found)
         return None
+
+    def close(self) -> None:
+        """Closes the descriptor of the memory."""
+        os.close(self._memory)
 
     def has_call_since(self, time_s: float) -> bool:
         """Whether a call runs that a look saw at `time_s` or before."""
@@ -105,14 +119,14 @@ class EngineWatch:
             message = (
                 f"the code of the project does not finish loading; it used {used_ms} ms of processor time: the engine is ended"
             )
-            self.report(LogEvent.LOADING_HUNG, message)
+            self.report(LogEvent.HUNG_LOADING, message)
             _kill(self._engine)
             return
         text = self._text
         attempt = _attempt(text, found)
         group = _name_at(text.get("groups"), finding.slot)
         self.report(
-            LogEvent.CALL_HUNG,
+            LogEvent.HUNG_CALL,
             f"{attempt.place} exceeds the {attempt.cause.value} of a call: the engine is ended{then}",
             group=group,
             cause=attempt.cause.value,
@@ -120,14 +134,21 @@ class EngineWatch:
             used_ms=found.used_ms,
             grown_bytes=found.grown_bytes,
         )
-        failure = self._record(group, attempt)
+        before_s, after_s = self._record_s
+        failure = self._record(group, attempt, before_s)
         _kill(self._engine)
-        if failure and (failure := self._record(group, attempt)):
+        if failure and (failure := self._record(group, attempt, after_s)):
             self.report(LogEvent.ATTEMPT_LOST, f"the attempt cannot be recorded: {failure}", group=group)
+
+    def _published_board(self) -> CallBoard | None:
+        if self._board is None:
+            self._board = watcher_board(self._memory)
+        return self._board
 
     @property
     def _text(self) -> Mapping[str, Any]:
-        return {} if self._board is None else self._board.text
+        board = self._published_board()
+        return {} if board is None else board.text
 
     @property
     def _limits(self) -> CallLimits:
@@ -135,11 +156,11 @@ class EngineWatch:
             return CallLimits()
         return CallLimits(self._board.setting(BoardSetting.DEADLINE_MS), self._board.setting(BoardSetting.MEMORY_BYTES))
 
-    def _record(self, group: str, attempt: Attempt) -> str:
+    def _record(self, group: str, attempt: Attempt, limit_s: float) -> str:
         url = str(self._text.get("coordination", ""))
         if not url or url.startswith("memory:"):
             return "coordination is in the memory of the engine"
-        return record_attempt({"coordination": url, "group": group, "attempt": asdict(attempt)})
+        return record_attempt({"coordination": url, "group": group, "attempt": asdict(attempt)}, limit_s)
 
     def _look_at_loading(self, board: CallBoard) -> Finding | None:
         used_ms = thread_ms(self._engine, board.slot(0).cells[Cell.THREAD])
