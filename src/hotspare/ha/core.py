@@ -7,7 +7,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from hotspare.base.call_board import CallSlot
 from hotspare.base.call_place import CallPlace, Decision
 from hotspare.stores.contract import Content
 
@@ -69,9 +68,6 @@ class Core(Protocol):
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None: ...
 
     def freeze(self) -> FrozenState: ...
-
-    def attach_board(self, slot: CallSlot) -> None:
-        """Shows calls of user code in `slot` from the next step on."""
 
     def set_decisions(self, decisions: Sequence[Decision]) -> None:
         """Sets all decisions of the group about calls of user code, by number. They hold for steps that begin later."""

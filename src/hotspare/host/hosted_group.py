@@ -211,7 +211,7 @@ class HostedGroup:
         pipelines = PipelineFactory(shared.plan, self._log, shard, residence)
         cores = RecoveringCoreFactory(pipelines, self.recovery, shared.board.slot(number))
         identity = project_identity(shared.project, shared.plan)
-        settings, has_user_code = settings_of(options, shared.plan), shared.plan.has_user_code
+        settings, has_user_code = settings_of(options, shared.plan), bool(shared.plan.code_nodes)
         definition = GroupDefinition(self.name, self.topics, identity, cores, settings, has_user_code)
         self.member = _member(shared)
         self.engine = GroupEngine(definition, self.member, ports, spill)

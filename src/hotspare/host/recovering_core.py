@@ -246,10 +246,6 @@ class RecoveringCore:
                 raise StateError(f"the core stops before {place}", hint="take the parts one by one, and wait for a decision")
             yield part
 
-    def attach_board(self, slot: CallSlot) -> None:
-        self._code.slot = slot
-        self._apply_orders()
-
     def set_decisions(self, decisions: Sequence[Decision]) -> None:
         self._code.decisions = tuple(decisions)
         self._apply_orders()
