@@ -1,0 +1,188 @@
+"""An event on which user code works for ever stops one window for this event, and not the group: real engines and parents."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hotspare.base.shard import Shard
+from hotspare.bus.naming import group_name
+from hotspare.testing.cluster import launch, wait_until
+from hotspare.testing.kafka_server import KafkaServers
+from tests.e2e.site import SOURCE, Site
+
+pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
+
+PROJECT = """\
+project: shop
+queries:
+  sales:
+    windows:
+      orders: {{type: source, index: empty, opcodes: insert-only, schema: "id*:int64,s:string"}}
+      kept: {{type: copy, index: empty, publish: true}}
+      code:
+        type: {language}
+        index: empty
+        schema: "id*:int64,n:int64"
+        events: create
+        publish: true
+        code: |
+{text}
+    edges: [orders -> kept, orders -> code]
+"""
+PYTHON = """\
+import re
+seen = {"n": 0}
+def create(data):
+    seen["n"] += 1
+    return {"n": seen["n"] if re.match("(a|aa)+$", data["s"]) else -seen["n"]}
+"""
+LUA = """\
+n = 0
+function create(d)
+  n = n + 1
+  while #d.s > 5 do end
+  return {n = -n}
+end
+"""
+GROWING = """\
+seen = {"n": 0}
+def create(data):
+    seen["n"] += 1
+    return {"n": seen["n"] + (len(sorted(range(10 ** 9))) if len(data["s"]) > 5 else 0)}
+"""
+HANGS = "a" * 60 + "b"
+WATCHED = ("--restart", "always", "--code-deadline-ms", "700")
+
+
+def project(language: str = "python", text: str = PYTHON) -> str:
+    return PROJECT.format(language=language, text="".join(f"          {line}\n" for line in text.splitlines()))
+
+
+def events(numbers: range, hanging: tuple[int, ...] = ()) -> str:
+    return "".join(f"i,n,{n},{HANGS if n in hanging else 'x' * (1 + n % 3)}\n" for n in numbers)
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Any]:
+    sites: list[Site] = []
+
+    def make(text: str, **options: Any) -> Site:
+        sites.append(Site(tmp_path, text, **options))
+        sites[0].cluster.launcher = launch  # a prepared process has no parent
+        return sites[0]
+
+    yield make
+    sites[0].stop()
+
+
+def start(site: Site, *names: str, options: tuple[str, ...] = WATCHED) -> None:
+    for name in names:
+        site.cluster.start_engine(name, *options)
+    wait_until(lambda: sum(site.cluster.role(name) in ("active", "standby") for name in names) == len(names), "all engines", 120)
+
+
+def code_rows(site: Site) -> list[str]:
+    return site._subscribed("--window", "shop/sales/code")
+
+
+def ids(rows: list[str]) -> list[int]:
+    return [int(row.split(",")[2]) for row in rows]
+
+
+def check(site: Site, numbers: range, refused: tuple[int, ...], reason: str = "code-deadline") -> None:
+    wait_until(lambda: len(site.outputs()) >= len(numbers), "all rows of the window beside", 120)
+    wait_until(lambda: len(code_rows(site)) >= len(numbers) - len(refused), "all other rows of the window with the code", 120)
+    assert ids(site.outputs()) == list(numbers)
+    got = [n for n in numbers if n not in refused]
+    assert code_rows(site) == [f"I,N, {n},{-place}" for place, n in enumerate(got, 1)]
+    bad = site.bad_events()[1:]
+    assert len(bad) == len(refused)
+    assert all(reason in line and "sales/code" in line for line in bad)
+
+
+def test_the_group_refuses_the_event_in_this_window_alone(made: Any) -> None:
+    site = made(project())
+    start(site, "one", "two")
+    site.publish(events(range(6), hanging=(3,)))
+    check(site, range(6), (3,))
+    wait_until(lambda: {site.cluster.role(name) for name in ("one", "two")} == {"active", "standby"}, "both engines run again", 60)
+    status = site.run("status", *site.places, "--group", site.cluster.group)
+    assert "user code of window sales/code, event 3" in " ".join(status.stdout.split())
+    site.publish(events(range(6, 12), hanging=(8,)), "more.csv")
+    check(site, range(12), (3, 8))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_the_active_engine_fails_meanwhile(made: Any, number: signal.Signals) -> None:
+    site = made(project())
+    start(site, "one", "two")
+    site.publish(events(range(3)))
+    site.wait_for_outputs(3)
+    active = site.cluster.members()[site.cluster.leader().holder].process_id
+    site.publish(events(range(3, 9), hanging=(4,)), "more.csv")
+    os.kill(active, number)
+    try:
+        check(site, range(9), (4,))
+    finally:
+        if number is signal.SIGSTOP:
+            os.kill(active, signal.SIGCONT)
+    site.publish(events(range(9, 12)), "last.csv")
+    check(site, range(12), (4,))
+
+
+def test_a_stopped_engine_uses_no_processor_time_and_refuses_nothing(made: Any) -> None:
+    """Its call is interrupted for several times the deadline of a call."""
+    slow = PYTHON.replace('    seen["n"] += 1\n', '    seen["n"] += 1\n    sum(range(4_000_000))\n')
+    site = made(project(text=slow))
+    start(site, "one")
+    process = site.cluster.members()["one"].process_id
+    site.publish(events(range(12)))
+    for _ in range(3):
+        os.kill(process, signal.SIGSTOP)
+        signal.sigtimedwait((), 1.0)
+        os.kill(process, signal.SIGCONT)
+        signal.sigtimedwait((), 0.05)
+    check(site, range(12), ())
+
+
+def test_lua_code_that_never_ends(made: Any) -> None:
+    site = made(project("lua", LUA).replace("        events: create", "        steps-max: 1000000000000\n        events: create"))
+    start(site, "one", "two")
+    site.publish(events(range(5), hanging=(2,)))
+    check(site, range(5), (2,))
+
+
+def test_code_that_takes_all_memory(made: Any) -> None:
+    site = made(project(text=GROWING))
+    (site.folder / "settings.yaml").write_text("code-memory: 150MiB\n")
+    start(
+        site, "one", "two", options=(*WATCHED[:2], "--code-deadline-ms", "60000", "--settings", str(site.folder / "settings.yaml"))
+    )
+    site.publish(events(range(5), hanging=(2,)))
+    wait_until(lambda: len(site.outputs()) >= 5, "all rows of the window beside", 120)
+    _, bad = site.bad_events()
+    assert "code-memory" in bad
+    assert ids(code_rows(site)) == [0, 1, 3, 4]
+
+
+@pytest.mark.servers
+def test_on_kafka_in_shards(made: Any, kafka: KafkaServers, zookeeper: Any, tmp_path: Path) -> None:
+    """One process hosts two shards: an event of one of them ends both, and both continue."""
+    options = ("--runner", "local", "--snapshots", "200 milliseconds", "--shards", "2")
+    urls = {"bus_url": kafka.url, "coordination_url": f"{zookeeper.url}/{tmp_path.name}", "prefix": f"hang-{tmp_path.name}"}
+    site = made(project(text=PYTHON.replace('seen["n"] += 1', 'seen["n"] = -data["id"]')), options=options, **urls)
+    site.cluster.group = group_name(site.prefix, "shop", Shard(0, 2))
+    start(site, "one", "two")
+    site.publish(events(range(20), hanging=(7,)), window=SOURCE)
+    wait_until(lambda: len(site.outputs()) >= 20, "all rows of the window beside", 120)
+    wait_until(lambda: len(code_rows(site)) >= 19, "all other rows of the window with the code", 120)
+    assert sorted(ids(site.outputs())) == list(range(20))
+    assert sorted(ids(code_rows(site))) == [n for n in range(20) if n != 7]
+    _, bad = site.bad_events()
+    assert "code-deadline" in bad
