@@ -27,11 +27,14 @@ is written by `make docs` from the commands' help; change the text there.
 | 0 | the command did what was requested |
 | 1 | it failed, or the command's help names another reason |
 | 2 | the command line, a setting or the project cannot be used |
-| 70 | under `hotspare run`, Spark ended, or no input arrived for `pipeline-stall-ms` although some was pending |
+| 70 | under `hotspare run --restart never`, Spark ended, or no input arrived for `pipeline-stall-ms` although some was pending |
+| 75 | under `hotspare run --restart never`, the engine has to start again, because its state is void |
+| by SIGKILL (137) | under `hotspare run --restart never`, a call of user code exceeded `--code-deadline-ms` or `code-memory` |
 | 130, 143 | Ctrl-C (130) or SIGTERM (143) came twice; Ctrl-C also if it came before the command began its work |
 
 Errors go to standard error as a code, a sentence, details and a hint; `HOTSPARE_DEBUG=1` adds the traceback. Progress is shown on
-standard error if that is a terminal. Ctrl-C requests a clean end, a second one ends the process at once.
+standard error if that is a terminal. Ctrl-C requests a clean end, a second one ends the process at once. `hotspare run` ends as its
+engine does, unless it starts the engine again.
 """
 
 _SETTINGS = """
@@ -47,6 +50,7 @@ on-poison: bad-event
 bus-retention-ms: 86400000
 create-time: refuse
 held-bytes-max: 268435456
+code-memory: 2GiB
 messages-max: 20000
 pipeline-stall-ms: 300000
 on-divergence: stop

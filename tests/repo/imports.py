@@ -45,7 +45,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "server": _BELOW_HOST | {"host", "operate"},
     "spark": _BELOW_HOST | {"host", "operate"},
     "cli": _BELOW_HOST | {"host", "operate", "testing", "demo", "server", "spark"},
-    "__main__": frozenset({"base", "cli"}),
+    "__main__": frozenset({"base", "host", "cli"}),
 }
 """The packages that each package of hotspare may import, which are above it in this table; each may import itself."""
 

@@ -2,6 +2,8 @@
 
 __all__ = [
     "addresses",
+    "call_board",
+    "call_place",
     "choices",
     "errors",
     "file_locks",

@@ -36,7 +36,7 @@ from hotspare.cli.shared.values import (
     SetOption,
     ShardsOption,
     parse_bindings,
-    parse_code_memory,
+    parse_code_bytes,
     parse_memory_option,
     parse_properties,
     parse_spark_settings,
@@ -114,6 +114,7 @@ RestartOption = Annotated[
 CodeDeadlineOption = Annotated[
     int,
     typer.Option(
+        metavar="MS",
         min=0,
         help="End the engine if one call of user code uses this many ms of processor time; 0: never.",
         rich_help_panel=_FAILOVER,
@@ -268,15 +269,17 @@ def command(
 
     group = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
     group = replace(group, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
-    group = replace(group, pipeline_stall_ms=pipeline_stall_ms)
-    group = replace(group, **snapshot_settings(snapshots or ()))
+    group = replace(group, pipeline_stall_ms=pipeline_stall_ms, **snapshot_settings(snapshots or ()))
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
-    options = replace(options, head_place=head, create_time=create_time, settings=group, join=join)
-    options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
+    options = replace(options, head_place=head, create_time=create_time, settings=group, join=join, start=start, spare=spare)
+    options = replace(options, project_name=project_name, shards=shards, home=home, code_deadline_ms=code_deadline_ms)
+    options = replace(
+        options, limits=BatchLimits(messages_max=messages_max), restore=snapshot_url(restore), page_folder=page_folder
+    )
     options = replace(options, properties=parse_properties(set_ or ()), bindings=parse_bindings(bind or ()))
-    options = replace(options, restore=snapshot_url(restore), page_folder=page_folder, start=start, spare=spare)
-    options = replace(options, memory_bytes=parse_memory_option(memory, page_folder))
-    options = replace(options, code_deadline_ms=code_deadline_ms, code_memory_bytes=parse_code_memory(code_memory))
+    options = replace(
+        options, memory_bytes=parse_memory_option(memory, page_folder), code_memory_bytes=parse_code_bytes(code_memory)
+    )
     _start(options, (log_format, log_level), _Spark(master, tasks, conf or (), spark_ui, task_lease_ms, rebalance_after_ms))
 
 

@@ -11,4 +11,5 @@ __all__ = [
     "starting",
     "topic_checks",
     "topics",
+    "watchdog",
 ]

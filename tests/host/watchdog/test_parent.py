@@ -133,7 +133,7 @@ def engine_of_line(parent: Started, word: str) -> None:
 
 
 def test_a_signal_to_both_is_one_request(start: Start) -> None:
-    """As those of a supervisor that signals all processes of a service."""
+    """A supervisor may signal all processes of a service."""
     parent = start("serve")
     engine = engine_of(parent, "serves")
     os.kill(engine, signal.SIGTERM)

@@ -17,7 +17,7 @@ from hotspare.host.watchdog.rule import (
     LOADING_DEADLINES,
     CallLimits,
     CallSample,
-    EndCause,
+    EndedBy,
     EngineEnd,
     RestartPauses,
     excess,
@@ -96,31 +96,31 @@ def test_loading_may_use_some_deadlines() -> None:
 @pytest.mark.parametrize(
     ("cause", "status", "is_restarted"),
     [
-        (EndCause.ITSELF, 0, False),
-        (EndCause.ITSELF, 1, False),
-        (EndCause.ITSELF, 2, False),
-        (EndCause.ITSELF, 70, True),
-        (EndCause.ITSELF, EXIT_AGAIN, True),
-        (EndCause.ITSELF, -signal.SIGSEGV, True),
-        (EndCause.ITSELF, -signal.SIGKILL, True),
-        (EndCause.ITSELF, -signal.SIGTERM, False),
-        (EndCause.ITSELF, -signal.SIGINT, False),
-        (EndCause.ITSELF, -signal.SIGHUP, False),
-        (EndCause.CALL, -signal.SIGKILL, True),
-        (EndCause.CALL, 0, True),
-        (EndCause.LOADING, -signal.SIGKILL, False),
-        (EndCause.STOP, -signal.SIGKILL, False),
-        (EndCause.STOP, 70, False),
+        (EndedBy.ITSELF, 0, False),
+        (EndedBy.ITSELF, 1, False),
+        (EndedBy.ITSELF, 2, False),
+        (EndedBy.ITSELF, 70, True),
+        (EndedBy.ITSELF, EXIT_AGAIN, True),
+        (EndedBy.ITSELF, -signal.SIGSEGV, True),
+        (EndedBy.ITSELF, -signal.SIGKILL, True),
+        (EndedBy.ITSELF, -signal.SIGTERM, False),
+        (EndedBy.ITSELF, -signal.SIGINT, False),
+        (EndedBy.ITSELF, -signal.SIGHUP, False),
+        (EndedBy.CALL, -signal.SIGKILL, True),
+        (EndedBy.CALL, 0, True),
+        (EndedBy.LOADING, -signal.SIGKILL, False),
+        (EndedBy.STOP, -signal.SIGKILL, False),
+        (EndedBy.STOP, 70, False),
     ],
 )
 def test_an_engine_is_started_again_after_a_crash_and_not_after_an_error(
-    cause: EndCause, status: int, *, is_restarted: bool
+    cause: EndedBy, status: int, *, is_restarted: bool
 ) -> None:
     assert (RestartPauses().next_s(EngineEnd(status, cause, 1.0), 0.0) is not None) is is_restarted
 
 
 def test_the_pauses_double_up_to_the_longest_and_begin_again_after_a_steady_run() -> None:
-    pauses, crash = RestartPauses(), EngineEnd(-signal.SIGSEGV, EndCause.ITSELF, 1.0)
+    pauses, crash = RestartPauses(), EngineEnd(-signal.SIGSEGV, EndedBy.ITSELF, 1.0)
     found = [pauses.next_s(crash, 0.0) or 0.0]
     for _ in range(9):
         found.append(pauses.next_s(crash, found[-1]) or 0.0)

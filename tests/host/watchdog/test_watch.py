@@ -17,7 +17,7 @@ from hotspare.base.call_place import ATTEMPT_PREFIX, Attempt, CallPlace
 from hotspare.coordination.open import open_coordination
 from hotspare.host.watchdog.recorder import record_attempt
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, create_memory
-from hotspare.host.watchdog.watch import EngineWatch, Finding, process_bytes, thread_ms
+from hotspare.host.watchdog.watch import EngineWatch, WatchFinding, process_bytes, thread_ms
 from tests.host.watchdog import fake_engine
 from tests.host.watchdog.fake_engine import DEADLINE_MS, GROUP, coordination_url
 
@@ -45,9 +45,9 @@ def watched(
             engine.kill()
 
 
-def found_by(watch: EngineWatch) -> Finding:
+def found_by(watch: EngineWatch) -> WatchFinding:
     """Looks until there is a finding."""
-    return next(finding for finding in iter(watch.look, object()) if isinstance(finding, Finding))
+    return next(finding for finding in iter(watch.look, object()) if isinstance(finding, WatchFinding))
 
 
 def test_a_stopped_process_in_a_call_uses_nothing(tmp_path: Path) -> None:

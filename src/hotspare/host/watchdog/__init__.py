@@ -3,7 +3,7 @@ engine starts.
 
 No thread of the engine could watch, because a call may hold the interpreter's lock for ever. What the parent imports stays in its
 memory as long as the engine runs, so `parent`, `watch`, `rule`, `shared_memory` and `recorder` import only the standard library and
-a few light modules. This list imports nothing.
+a few light modules.
 """
 
-__all__ = ["attach", "parent"]
+__all__ = ["parent"]

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from hotspare.host.watchdog.rule import EXIT_NOT_LOADED, EndCause, EngineEnd, RestartPauses
+from hotspare.host.watchdog.rule import EXIT_NOT_LOADED, EndedBy, EngineEnd, RestartPauses
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, IS_POSSIBLE, create_memory
 from hotspare.host.watchdog.watch import EngineWatch
 from hotspare.telemetry.log import LogEvent
@@ -99,7 +99,7 @@ class _Parent:
                     watch.report(LogEvent.ENGINE_RESTARTED, message, status=status, ran_ms=int(end.ran_s * 1_000))
             if pause_s is not None and self._is_stopped_within(pause_s):
                 return 0
-        return EXIT_NOT_LOADED if cause is EndCause.LOADING else status
+        return EXIT_NOT_LOADED if cause is EndedBy.LOADING else status
 
     def _started(self) -> EngineWatch:
         """Starts the engine; returns its watch."""
@@ -108,7 +108,7 @@ class _Parent:
         self._engine = os.posix_spawn(self._command[0], self._command, environment, setsigmask=())
         return EngineWatch(memory, self._engine)
 
-    def _watched(self, watch: EngineWatch) -> tuple[EndCause, int]:
+    def _watched(self, watch: EngineWatch) -> tuple[EndedBy, int]:
         """Watches the engine until its end. Returns the cause and the exit status or negative signal."""
         while True:
             received = signal.sigtimedwait(_SIGNALS, watch.pause_s)
@@ -116,19 +116,19 @@ class _Parent:
                 self._forward(received)
             status = self._ended()
             if status is not None:
-                return EndCause.ITSELF if self._stopped_s is None else EndCause.STOP, status
+                return EndedBy.ITSELF if self._stopped_s is None else EndedBy.STOP, status
             finding = watch.look()
             if finding is not None:
-                cause = EndCause.LOADING if finding.excess is None else EndCause.CALL
-                cause = cause if self._stopped_s is None else EndCause.STOP
-                watch.end_engine(finding, " and started again" if cause is EndCause.CALL else "")
+                cause = EndedBy.LOADING if finding.excess is None else EndedBy.CALL
+                cause = cause if self._stopped_s is None else EndedBy.STOP
+                watch.end_engine(finding, " and started again" if cause is EndedBy.CALL else "")
                 return cause, self._awaited_end()
             if self._stopped_s is not None and self._is_stop_overdue(watch, self._stopped_s):
                 watch.report(
                     LogEvent.STOP_OVERDUE, f"a call does not end for {STOP_S_MAX:.0f} s after the stop: the engine is ended"
                 )
                 os.kill(self._engine, signal.SIGKILL)
-                return EndCause.STOP, self._awaited_end()
+                return EndedBy.STOP, self._awaited_end()
 
     def _awaited_end(self) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(self._engine, 0)[1])
@@ -149,8 +149,8 @@ class _Parent:
             os.kill(self._engine, number)
 
     def _ended(self) -> int | None:
-        """Returns how the engine ended; None if it runs. Collects all processes that ended: the first process of a container
-        inherits those of others."""
+        """Returns how the engine ended; None if it runs. Collects all children that ended: the first process of a container
+        inherits orphans."""
         found = None
         with contextlib.suppress(ChildProcessError):
             while True:
@@ -176,6 +176,6 @@ def _ends_processes(number: int) -> bool:
 
 
 def _described(end: EngineEnd) -> str:
-    if end.cause is EndCause.CALL:
+    if end.cause is EndedBy.CALL:
         return "its call exceeded a limit"
     return f"signal {signal.Signals(-end.status).name}" if end.status < 0 else f"exit status {end.status}"

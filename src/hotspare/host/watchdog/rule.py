@@ -73,7 +73,7 @@ def is_loading_excessive(first_ms: int, now_ms: int, limits: CallLimits) -> bool
     return limits.deadline_ms > 0 and now_ms - first_ms >= LOADING_DEADLINES * limits.deadline_ms
 
 
-class EndCause(Enum):
+class EndedBy(Enum):
     """The cause of an engine's end, as far as its parent knows it."""
 
     ITSELF = "itself"
@@ -91,7 +91,7 @@ class EngineEnd:
     had run."""
 
     status: int
-    cause: EndCause
+    cause: EndedBy
     ran_s: float
 
 
@@ -124,6 +124,6 @@ class RestartPauses:
 def is_restarted(end: EngineEnd) -> bool:
     """Whether an engine that ended so is started again: after a call, a crash, or a status that asks for it. An error that the
     engine reported would only recur."""
-    if end.cause in (EndCause.STOP, EndCause.LOADING):
+    if end.cause in (EndedBy.STOP, EndedBy.LOADING):
         return False
-    return end.cause is EndCause.CALL or end.status in RESTARTED_STATUSES or (end.status < 0 and -end.status not in _REQUESTS)
+    return end.cause is EndedBy.CALL or end.status in RESTARTED_STATUSES or (end.status < 0 and -end.status not in _REQUESTS)

@@ -50,7 +50,7 @@ _RESIDENT_FIELD, _SHARED_FIELD = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class WatchFinding:
     """The reason to end the engine. `excess` is None if loading the project exceeds its limit. `slot`: the group's slot."""
 
     slot: int = 0
@@ -82,7 +82,7 @@ class EngineWatch:
     def pause_s(self) -> float:
         return _GROWING_PAUSE_S if self._firsts and self._limits.memory_bytes else PAUSE_S
 
-    def look(self) -> Finding | None:
+    def look(self) -> WatchFinding | None:
         """Looks at the engine; returns a finding if it must be ended."""
         board = self._published_board()
         if board is None:
@@ -93,7 +93,7 @@ class EngineWatch:
         for slot in range(board.setting(BoardSetting.SLOTS)):
             found = self._look_at_slot(board, slot)
             if found is not None:
-                return Finding(slot, found)
+                return WatchFinding(slot, found)
         return None
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class EngineWatch:
         sys.stderr.write(plain_line(LogFormat(text.get("log_format", LogFormat.HUMAN.value)), event, message, **named, **fields))
         sys.stderr.flush()
 
-    def end_engine(self, finding: Finding, then: str) -> None:
+    def end_engine(self, finding: WatchFinding, then: str) -> None:
         """Records the attempt and ends the engine, in any case. `then` names what follows, for the log."""
         found = finding.excess
         if found is None:
@@ -162,13 +162,13 @@ class EngineWatch:
             return "coordination is in the memory of the engine"
         return record_attempt({"coordination": url, "group": group, "attempt": asdict(attempt)}, limit_s)
 
-    def _look_at_loading(self, board: CallBoard) -> Finding | None:
+    def _look_at_loading(self, board: CallBoard) -> WatchFinding | None:
         used_ms = thread_ms(self._engine, board.slot(0).cells[Cell.THREAD])
         if used_ms is None:
             return None
         if self._loading_ms is None:
             self._loading_ms = used_ms
-        return Finding() if is_loading_excessive(self._loading_ms, used_ms, self._limits) else None
+        return WatchFinding() if is_loading_excessive(self._loading_ms, used_ms, self._limits) else None
 
     def _look_at_slot(self, board: CallBoard, slot: int) -> ExcessiveCall | None:
         call = board.shown_call(slot)
