@@ -36,7 +36,7 @@ from hotspare.cli.shared.values import (
     SetOption,
     ShardsOption,
     parse_bindings,
-    parse_code_bytes,
+    parse_code_memory,
     parse_memory_option,
     parse_properties,
     parse_spark_settings,
@@ -265,7 +265,6 @@ def command(
 ) -> None:
     """Run one engine. Start the same command again for a hot spare; the first one becomes active."""
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
-    from hotspare.host.restoring import snapshot_url
 
     group = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
     group = replace(group, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
@@ -273,14 +272,17 @@ def command(
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
     options = replace(options, head_place=head, create_time=create_time, settings=group, join=join, start=start, spare=spare)
     options = replace(options, project_name=project_name, shards=shards, home=home, code_deadline_ms=code_deadline_ms)
-    options = replace(
-        options, limits=BatchLimits(messages_max=messages_max), restore=snapshot_url(restore), page_folder=page_folder
-    )
+    options = replace(options, limits=BatchLimits(messages_max=messages_max), code_memory_bytes=parse_code_memory(code_memory))
     options = replace(options, properties=parse_properties(set_ or ()), bindings=parse_bindings(bind or ()))
-    options = replace(
-        options, memory_bytes=parse_memory_option(memory, page_folder), code_memory_bytes=parse_code_bytes(code_memory)
-    )
+    options = _with_state(options, restore, memory, page_folder)
     _start(options, (log_format, log_level), _Spark(master, tasks, conf or (), spark_ui, task_lease_ms, rebalance_after_ms))
+
+
+def _with_state(options: EngineOptions, restore: str, memory: str, page_folder: Path | None) -> EngineOptions:
+    from hotspare.host.restoring import snapshot_url
+
+    size = parse_memory_option(memory, page_folder)
+    return replace(options, restore=snapshot_url(restore), memory_bytes=size, page_folder=page_folder)
 
 
 @dataclass(frozen=True)

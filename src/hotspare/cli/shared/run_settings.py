@@ -16,7 +16,7 @@ from hotspare.base.choices import SnapshotForm
 from hotspare.base.errors import Place, UsageError
 from hotspare.base.places import absolute_path, absolute_path_or_url
 from hotspare.cli.shared.places import PATH
-from hotspare.cli.shared.values import SPARK_PATH_SETTINGS, STATE_PANEL, parse_code_bytes, parse_memory_option
+from hotspare.cli.shared.values import SPARK_PATH_SETTINGS, STATE_PANEL, parse_code_memory, parse_memory_option
 
 if TYPE_CHECKING:
     from hotspare.model.frontends.yaml.tree import Node
@@ -167,7 +167,7 @@ def _problem(name: str, option: Any, value: str | list[str], context: typer.Cont
         elif name == "memory":
             parse_memory_option(str(value), None)
         elif name == "code-memory":
-            parse_code_bytes(str(value))
+            parse_code_memory(str(value))
     except typer.BadParameter as error:
         return UsageError(error.message)
     except UsageError as error:

@@ -148,7 +148,7 @@ def parse_memory_option(text: str, page_folder: Path | None) -> int:
     return size
 
 
-def parse_code_bytes(text: str) -> int:
+def parse_code_memory(text: str) -> int:
     """Returns the bytes of the setting `code-memory`, 0 for no limit. Raises UsageError if it is not a size of at least
     MEMORY_MIN."""
     size = _size_of(text)
