@@ -24,7 +24,8 @@ def ignore_repeated_signals() -> None:
 @contextlib.contextmanager
 def stop_on_signals(ask: Callable[[], None]) -> Iterator[None]:
     """Calls `ask` in another thread on the first signal during the block; a second signal ends the process at once. Call it from
-    the main thread. Restores the former handlers at the end."""
+    the main thread. Restores the former handlers at the end, unless repeated signals are ignored: then they are until the process
+    has ended."""
     requests: SimpleQueue[bool] = SimpleQueue()
     asked: list[int] = []
 
@@ -46,7 +47,8 @@ def stop_on_signals(ask: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     finally:
+        is_ending = bool(asked) and _IGNORES_REPEATED.is_set()
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if is_ending else handler)
         requests.put(False)  # noqa: FBT003
         worker.join()
