@@ -177,7 +177,8 @@ def _refused(passes: Sequence[_Pass], until_quarantine: int, rows: int) -> Refus
     if len(passes) >= until_quarantine:
         last = passes[until_quarantine - 1]
         quarantine = last.rank + 1 if last.is_exact else last.rank
-    reasons = {each.rank: _REASONS.index(_REASON[each.decision.cause]) for each in reversed(passes) if each.is_exact}
+    counted = reversed(passes[:until_quarantine])  # of several at one position the first gives the reason
+    reasons = {each.rank: _REASONS.index(_REASON[each.decision.cause]) for each in counted if each.is_exact}
     ranks = np.array(sorted(reasons), np.int64)
     return RefusedRanks(ranks, np.array([reasons[rank] for rank in ranks.tolist()], np.int64), quarantine)
 
