@@ -1,4 +1,4 @@
-"""What a group does about a call of user code that does not end: the rules, on views and on records."""
+"""The rules about calls of user code that do not end, on views and on records."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hotspare.base.call_place import Attempt, CallPlace, Decision, HangCause
+from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
 from hotspare.base.errors import StoreError
 from hotspare.bus.contract import Partition, Progress
 from hotspare.coordination.memory import MemoryCoordination
@@ -25,8 +25,8 @@ LATER = replace(PLACE, offset=9)
 DECIDED = Decision(PLACE, HangCause.MEMORY, 1)
 
 
-def attempt(start: str, place: CallPlace = PLACE, rows: int = 1) -> Attempt:
-    return Attempt(place, HangCause.DEADLINE, start, rows)
+def attempt(start: str, place: CallPlace = PLACE, rows: int = 1) -> CallAttempt:
+    return CallAttempt(place, HangCause.DEADLINE, start, rows)
 
 
 def stopped(view: View, committed: int = 3, computed: int = 3, **changes: Any) -> View:

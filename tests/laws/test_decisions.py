@@ -80,7 +80,7 @@ def positions(rows: pa.RecordBatch) -> list[tuple[int, int, int, int]]:
 @examples(0.3)
 @given(seed=SEEDS)
 def test_decided_outputs_do_not_depend_on_the_cut(seed: int) -> None:
-    """In other batches and parts, and with a restore after every message."""
+    """The same results in other batches and parts, and with a restore after every message."""
     trial, random = Trial.drawn(seed), Random(seed)
     whole, snapshot = trial.fed(trial.decisions)
     for edges in (range(trial.rows.num_rows), [random.randrange(trial.rows.num_rows + 1) for _ in range(3)]):

@@ -65,7 +65,7 @@ def board_bytes(slots: int) -> int:
 
 
 class CallSlot:
-    """One group's part of a board, as its core writes it."""
+    """The part of a board that one group's core writes."""
 
     def __init__(self, cells: memoryview) -> None:
         """`cells`: a writable view of `q` items over the slot's memory; may be shorter if no positions are to be kept."""
@@ -105,9 +105,12 @@ class CallSlot:
     def set_thread(self, thread: int) -> None:
         self.cells[Cell.THREAD] = thread
 
-    def set_unlimited(self, *, unlimited: bool) -> None:
-        """Suspends the limits of calls, or restores them."""
-        self.cells[Cell.IS_UNLIMITED] = int(unlimited)
+    def lift_limits(self) -> None:
+        """Suspends the limits of calls until `restore_limits`."""
+        self.cells[Cell.IS_UNLIMITED] = 1
+
+    def restore_limits(self) -> None:
+        self.cells[Cell.IS_UNLIMITED] = 0
 
 
 def unwatched_slot() -> CallSlot:
@@ -144,7 +147,7 @@ class CallBoard:
 
     @property
     def text(self) -> Mapping[str, Any]:
-        """What the engine wrote by `set_text`; empty before."""
+        """The text that the engine wrote by `set_text`; empty before."""
         begin = 8 * (_HEADER + 1)
         length = self._numbers[_HEADER]
         return json.loads(bytes(self._memory[begin : begin + length])) if length else {}

@@ -42,7 +42,7 @@ class CallPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class CallAttempt:
     """A call that was ended together with its engine.
 
     `rows`: the rows of the call; a call over columns has several, of which `place` names the first. `start` identifies the start of
@@ -67,7 +67,7 @@ class Attempt:
         return json.dumps(asdict(self), sort_keys=True).encode()
 
     @classmethod
-    def from_bytes(cls, stored: bytes) -> Attempt | None:
+    def from_bytes(cls, stored: bytes) -> CallAttempt | None:
         """Parses a stored attempt; returns None if it was not written by `to_bytes`."""
         try:
             read = json.loads(stored)
@@ -85,7 +85,7 @@ class Decision:
     number: int
 
 
-def failed_starts(attempts: Iterable[Attempt]) -> dict[CallPlace, int]:
+def failed_starts(attempts: Iterable[CallAttempt]) -> dict[CallPlace, int]:
     """Returns the number of different starts that ended at each place. Calls of several rows do not count, because any of their
     rows may be the one."""
     starts = {(attempt.place, attempt.start) for attempt in attempts if attempt.rows == 1}

@@ -181,9 +181,10 @@ class Pipeline:
         if not self._stops and not self._unlimited:
             return batch.num_rows
         alone = self._first_row(batch, self._unlimited)
-        self._calls.slot.set_unlimited(unlimited=alone == 0)
         if alone == 0:
+            self._calls.slot.lift_limits()
             return 1
+        self._calls.slot.restore_limits()
         ends = [row for row in (alone, self._first_row(batch, self._open_stops)) if row >= 0]
         return min(ends, default=batch.num_rows)
 

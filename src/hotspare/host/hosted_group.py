@@ -136,6 +136,7 @@ _HA_LOG: dict[HaEventKind, LogEvent] = {
     HaEventKind.COORDINATION_LATE: LogEvent.COORDINATION_LATE,
     HaEventKind.RESULT_UNKNOWN: LogEvent.HA_ALARM,
     HaEventKind.MEMBERS_UNKNOWN: LogEvent.SOURCE_WARNING,
+    HaEventKind.HUNG_CALL: LogEvent.HUNG_CALL,
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from hotspare.base.call_place import ATTEMPT_PREFIX, Attempt, CallPlace, HangCause
+from hotspare.base.call_place import ATTEMPT_PREFIX, CallAttempt, CallPlace, HangCause
 from hotspare.coordination.open import open_coordination
 from hotspare.host.watchdog.parent import is_parent_wanted, parent_of_engine
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE
@@ -67,11 +67,11 @@ def engine_of(parent: Started, word: str) -> int:
     raise AssertionError(parent.communicate()[1])
 
 
-def attempts(folder: Path) -> list[Attempt]:
+def attempts(folder: Path) -> list[CallAttempt]:
     coordination = open_coordination(coordination_url(folder))
     try:
         names = [name for name in coordination.fact_names(GROUP) if name.startswith(ATTEMPT_PREFIX)]
-        found = [Attempt.from_bytes(coordination.fact(GROUP, name) or b"") for name in sorted(names)]
+        found = [CallAttempt.from_bytes(coordination.fact(GROUP, name) or b"") for name in sorted(names)]
     finally:
         coordination.close()
     return [attempt for attempt in found if attempt is not None]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from hotspare.base.call_place import ATTEMPT_PREFIX, Attempt, CallPlace
+from hotspare.base.call_place import ATTEMPT_PREFIX, CallAttempt, CallPlace
 from hotspare.coordination.open import open_coordination
 from hotspare.host.watchdog.recorder import record_attempt
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, create_memory
@@ -147,7 +147,7 @@ def test_an_engine_without_a_parent_is_ended_by_its_watcher(tmp_path: Path, url:
         return
     coordination = open_coordination(url)
     (name,) = (name for name in coordination.fact_names("p.try/1") if name.startswith(ATTEMPT_PREFIX))
-    attempt = Attempt.from_bytes(coordination.fact("p.try/1", name) or b"")
+    attempt = CallAttempt.from_bytes(coordination.fact("p.try/1", name) or b"")
     coordination.close()
     assert attempt is not None
     assert (attempt.place, attempt.fact_name) == (CallPlace("p.try.q.given.I", 1, 42, 7, "q/some"), name)

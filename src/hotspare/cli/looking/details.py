@@ -18,7 +18,7 @@ from typing import Any
 from hotspare.cli.looking.screen import (
     NO_SNAPSHOT,
     bad_events_text,
-    hung_call_lines,
+    decided_call_lines,
     oversized_lines,
     snapshot_failure_line,
     snapshots_refused,
@@ -26,6 +26,7 @@ from hotspare.cli.looking.screen import (
     store_failure_line,
     switchover_lines,
     trouble_age_text,
+    undecided_call_lines,
     wrap_lines,
 )
 from hotspare.cli.topics import time_text
@@ -39,7 +40,7 @@ def group_details(group: Document, columns: int) -> Iterator[str]:
     """Yields the lines of one group. A text that is longer than the screen continues on the next line, indented."""
     active = f"active {group['active'] or 'nobody'}{_lease(group)}"
     yield from wrap_lines(f"group {group['group']}: epoch {group['epoch']}, {active}", columns)
-    for line in (*switchover_lines(group), *(line for done in (False, True) for line in hung_call_lines(group, decided=done))):
+    for line in (*switchover_lines(group), *undecided_call_lines(group), *decided_call_lines(group)):
         yield from wrap_lines(line, columns)
     for engine in group["engines"]:
         yield from _block(f"engine {engine['engine']}", _engine_facts(engine), columns)

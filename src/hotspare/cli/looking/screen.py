@@ -84,16 +84,24 @@ def switchover_lines(group: Document) -> list[str]:
     return [] if to is None else [f"a switch-over to {to or 'any spare'} is requested"]
 
 
-def hung_call_lines(group: Document, *, decided: bool) -> list[str]:
-    """Returns a line for each call of user code that did not end, either those decided or those undecided."""
-    lines = []
-    for each in group["hung_calls"]:
-        if (each["decision"] is not None) is decided:
-            event = f"event {each['index']} at offset {each['offset']} of {each['topic']}, partition {each['partition']}"
-            limit = "memory" if each["cause"] == "memory" else "its deadline"
-            done = f"refuses it (decision {each['decision']})" if decided else f"exceeds {limit}: {each['starts']} starts failed"
-            lines.append(f"user code of window {each['window']}, {event}: {'the window ' if decided else ''}{done}")
-    return lines
+def undecided_call_lines(group: Document) -> list[str]:
+    """Returns a line for each call of user code that did not end and is undecided."""
+    return [
+        f"{_hung_call(each)}: exceeds its {each['cause']}, {each['starts']} starts failed"
+        for each in group["hung_calls"]
+        if each["decision"] is None
+    ]
+
+
+def decided_call_lines(group: Document) -> list[str]:
+    """Returns a line for each decision about a call of user code."""
+    decided = [each for each in group["hung_calls"] if each["decision"] is not None]
+    return [f"{_hung_call(each)}: the window refuses it (decision {each['decision']})" for each in decided]
+
+
+def _hung_call(call: Document) -> str:
+    event = f"event {call['index']} at offset {call['offset']} of {call['topic']}, partition {call['partition']}"
+    return f"user code of window {call['window']}, {event}"
 
 
 def _troubles(group: Document) -> Iterator[str]:
@@ -108,7 +116,7 @@ def _troubles(group: Document) -> Iterator[str]:
         yield f"there is no spare{starting}"
     if group["store_failure"] is not None:
         yield store_failure_line(group)
-    yield from hung_call_lines(group, decided=False)
+    yield from undecided_call_lines(group)
     for engine in group["engines"]:
         if engine["ended_because"]:
             yield f"{engine['engine']} ended: {engine['ended_because']}"
@@ -156,7 +164,7 @@ def _row(engine: Document, now_us: int) -> tuple[str, str, str, str]:
 
 def _remarks(group: Document) -> Iterator[str]:
     yield from switchover_lines(group)
-    yield from hung_call_lines(group, decided=True)
+    yield from decided_call_lines(group)
     newest: dict[str, Any] | None = group["newest_snapshot"]
     if newest is not None:
         yield f"newest snapshot {_span(newest['age_ms'] // 1000)} old, by {newest['engine']}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hotspare.base.call_place import ATTEMPT_PREFIX, Attempt, Decision
+from hotspare.base.call_place import ATTEMPT_PREFIX, CallAttempt, Decision
 from hotspare.base.errors import SnapshotFormat, StoreError
 from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Coordination
@@ -16,11 +16,11 @@ from hotspare.ha.ports import Ports
 from hotspare.ha.rules import hung_calls as rules
 
 
-def read_attempts(coordination: Coordination, group: str) -> tuple[Attempt, ...]:
+def read_attempts(coordination: Coordination, group: str) -> tuple[CallAttempt, ...]:
     """Returns the group's attempts, in order of their names. Facts that cannot be read are left out."""
     names = sorted(name for name in coordination.fact_names(group) if name.startswith(ATTEMPT_PREFIX))
     stored = (coordination.fact(group, name) for name in names)
-    found = (Attempt.from_bytes(each) for each in stored if each is not None)
+    found = (CallAttempt.from_bytes(each) for each in stored if each is not None)
     return tuple(each for each in found if each is not None)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from hotspare.base.call_place import Attempt, CallPlace, Decision, HangCause
+from hotspare.base.call_place import CallAttempt, Decision
 from hotspare.base.choices import OnPoison
 from hotspare.base.errors import (
     RESET_HINT,
@@ -99,11 +99,11 @@ class OutputNumbering:
 class _HungCallsRead:
     """The attempts and decisions of a group, as read by an engine that joins."""
 
-    attempts: Sequence[Attempt] = ()
+    attempts: Sequence[CallAttempt] = ()
     decisions: tuple[Decision, ...] = ()
 
-    def prepare_core(self, core: Core) -> Mapping[CallPlace, HangCause]:
-        """Makes the core apply the decisions and stop before undecided places; returns these."""
+    def prepare_core(self, core: Core) -> HungCalls:
+        """Makes the core apply the decisions and stop before undecided places; returns both."""
         places = hung_rules.places_to_stop_before(self.attempts, self.decisions)
         if self.decisions:
             core.set_decisions(self.decisions)
@@ -111,7 +111,7 @@ class _HungCallsRead:
             core.stop_before(places)
         if windows := hung_rules.windows_to_call_by_row(self.attempts, self.decisions):
             core.row_by_row(windows)
-        return places
+        return HungCalls(self.decisions, places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +188,16 @@ class JoinProcedure:
         agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
         yield "agree on the first offsets"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
-        hung = (yield from self._hung_calls()) if self.has_user_code else _HungCallsRead()
-        recent = (yield from self._recent_offsets(known, origin, hung)) if self.settings.recent_span_us else None
+        read = (yield from self._hung_calls()) if self.has_user_code else _HungCallsRead()
+        recent = (yield from self._recent_offsets(known, origin, read)) if self.settings.recent_span_us else None
         if recent is None or recent.complete_us is None:
-            core, restored_from, numbering = yield from self._state(version, hung.decisions)
+            core, restored_from, numbering = yield from self._state(version, read.decisions)
         else:
             core, restored_from, numbering = self.cores.fresh(), "", OutputNumbering()
         projects = Projects(version.number, known if known.cut_overs else None, read_ms=requested_ms, changes_epoch=numbering.since)
         partitions = [(index, partition.number) for index, partition in self.topics.partitions]
         core.set_partitions(partitions, self.settings.skew_max_ms * 1000)
-        places = hung.prepare_core(core)
+        hung = read.prepare_core(core)
         offsets = {(index, p.number): origin[p.topic, p.number] for index, p in self.topics.partitions}
         offsets.update(core.next_offsets)
         warming = None
@@ -208,17 +208,7 @@ class JoinProcedure:
         check_positions(self.ports.bus, self.topics, offsets, core.time_us)
         plan = StartPlan(offsets, restored_from, on_poison)
         return JoinResult(
-            core,
-            producer,
-            plan,
-            qualities,
-            store_id,
-            message_bytes_max,
-            numbering,
-            projects,
-            HungCalls(hung.decisions, places),
-            warming,
-            tuple(self.refused),
+            core, producer, plan, qualities, store_id, message_bytes_max, numbering, projects, hung, warming, tuple(self.refused)
         )
 
     def _hung_calls(self) -> Generator[str, None, _HungCallsRead]:
@@ -230,11 +220,11 @@ class JoinProcedure:
         return _HungCallsRead(attempts, hung_rules.parsed_decisions(self.ports.bus.progress(self.group)))
 
     def _recent_offsets(
-        self, known: Agreement, origin: Mapping[tuple[str, int], int], hung: _HungCallsRead
+        self, known: Agreement, origin: Mapping[tuple[str, int], int], read: _HungCallsRead
     ) -> Generator[str, None, RecentStart]:
         """Returns the offsets at which recent input begins. Raises StateError if the group was upgraded: the numbers of its outputs
         could not be adopted then; or if it decided about hung calls, which are part of its state."""
-        if hung.attempts or hung.decisions:
+        if read.attempts or read.decisions:
             what = f"--join recent: calls of user code did not end in group {self.group}, and its state depends on the decisions"
             raise StateError(what, hint="start the engine without --join recent")
         if known.cut_overs:

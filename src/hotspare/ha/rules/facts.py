@@ -301,7 +301,7 @@ class InboundFacts:
 
 @dataclass(frozen=True, slots=True)
 class HungCalls:
-    """What this engine knows about calls of user code that did not end."""
+    """The facts about calls of user code that did not end."""
 
     decisions: tuple[Decision, ...] = ()
     """The decisions on the bus, as far as read, by number."""

@@ -23,7 +23,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
-from hotspare.base.call_place import Attempt, CallPlace, Decision, HangCause, failed_starts
+from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause, failed_starts
 from hotspare.bus.contract import Progress
 from hotspare.ha.rules.project_changes import DECISION_PREFIX
 from hotspare.ha.rules.view import StreamView, View
@@ -60,7 +60,7 @@ def _parsed(name: str, number: int) -> Decision | None:
         return None
 
 
-def places_to_stop_before(attempts: Iterable[Attempt], decisions: Decisions) -> dict[CallPlace, HangCause]:
+def places_to_stop_before(attempts: Iterable[CallAttempt], decisions: Decisions) -> dict[CallPlace, HangCause]:
     """Returns the undecided places at which STARTS_MAX starts have failed, each with the cause of one of the attempts."""
     attempts = sorted(attempts, key=lambda each: each.fact_name)
     decided = {each.place for each in decisions}
@@ -68,7 +68,7 @@ def places_to_stop_before(attempts: Iterable[Attempt], decisions: Decisions) -> 
     return {each.place: each.cause for each in attempts if each.place in full}
 
 
-def windows_to_call_by_row(attempts: Iterable[Attempt], decisions: Decisions) -> tuple[str, ...]:
+def windows_to_call_by_row(attempts: Iterable[CallAttempt], decisions: Decisions) -> tuple[str, ...]:
     """Returns the windows of which a call for several rows did not end, and that have no decision yet: called row by row, they show
     which row it is."""
     decided = {each.place.window for each in decisions}
@@ -108,8 +108,8 @@ def void_reason(view: View) -> str:
 
 
 def unresolved_attempts(
-    attempts: Iterable[Attempt], decisions: Decisions, next_offsets: Mapping[tuple[str, int], int]
-) -> tuple[Attempt, ...]:
+    attempts: Iterable[CallAttempt], decisions: Decisions, next_offsets: Mapping[tuple[str, int], int]
+) -> tuple[CallAttempt, ...]:
     """Returns the attempts at undecided places before `next_offsets`, by topic and partition: those of a snapshot. The snapshot
     becomes void if one of these places is decided later."""
     decided = {each.place for each in decisions}

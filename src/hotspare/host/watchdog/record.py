@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sys
 
-from hotspare.base.call_place import Attempt
+from hotspare.base.call_place import CallAttempt
 from hotspare.base.errors import HotspareError, is_retryable
 from hotspare.base.retry import Retry
 from hotspare.coordination.open import open_coordination
@@ -20,7 +20,7 @@ _RETRY = Retry(lasting_s=60.0, pause_s=0.05, pause_max_s=0.5)
 """The caller ends this process earlier."""
 
 
-def record(url: str, group: str, attempt: Attempt) -> None:
+def record(url: str, group: str, attempt: CallAttempt) -> None:
     """Stores the attempt as a fact of the group. Retries while coordination is locked or does not answer."""
 
     def store() -> None:
@@ -35,7 +35,7 @@ def record(url: str, group: str, attempt: Attempt) -> None:
 
 def main() -> int:
     given = json.load(sys.stdin)
-    attempt = Attempt.from_bytes(json.dumps(given["attempt"]).encode())
+    attempt = CallAttempt.from_bytes(json.dumps(given["attempt"]).encode())
     if attempt is None:
         sys.stdout.write("the attempt cannot be parsed")
         return 1

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from hotspare.base.call_board import BoardSetting, CallBoard, Cell, ShownCall
-from hotspare.base.call_place import Attempt, CallPlace
+from hotspare.base.call_place import CallAttempt, CallPlace
 from hotspare.host.watchdog.recorder import record_attempt
 from hotspare.host.watchdog.rule import (
     LOADING_DEADLINES,
@@ -156,7 +156,7 @@ class EngineWatch:
             return CallLimits()
         return CallLimits(self._board.setting(BoardSetting.DEADLINE_MS), self._board.setting(BoardSetting.MEMORY_BYTES))
 
-    def _record(self, group: str, attempt: Attempt, limit_s: float) -> str:
+    def _record(self, group: str, attempt: CallAttempt, limit_s: float) -> str:
         url = str(self._text.get("coordination", ""))
         if not url or url.startswith("memory:"):
             return "coordination is in the memory of the engine"
@@ -212,11 +212,11 @@ def _fields(file: str) -> list[bytes] | None:
         return None
 
 
-def _attempt(text: Mapping[str, Any], found: ExcessiveCall) -> Attempt:
+def _attempt(text: Mapping[str, Any], found: ExcessiveCall) -> CallAttempt:
     topic, partition, offset, index = found.call.position
     window = _name_at(text.get("windows"), found.call.node)
     place = CallPlace(_name_at(text.get("topics"), topic), partition, offset, index, window)
-    attempt = Attempt(place, found.cause, str(text.get("start", "")), rows=found.call.rows, used_ms=found.used_ms)
+    attempt = CallAttempt(place, found.cause, str(text.get("start", "")), rows=found.call.rows, used_ms=found.used_ms)
     return replace(attempt, engine=str(text.get("engine", "")), host=str(text.get("host", "")))
 
 
