@@ -56,10 +56,10 @@ def create(data):
     seen["n"] += 1
     return {"n": seen["n"] + (len(sorted(range(10 ** 9))) if len(data["s"]) > 5 else 0)}
 """
-WITHOUT_STATE = """\
+COLUMNS = """\
 import re
 def create(data):
-    return {"n": 1 if re.match("(a|aa)+$", data["s"]) else 0}
+    return {"n": [1 if re.match("(a|aa)+$", s.as_py()) else 0 for s in data["s"]]}
 """
 HANGS = "a" * 60 + "b"
 WATCHED = ("--restart", "always", "--code-deadline-ms", "700")
@@ -178,10 +178,10 @@ def test_code_that_takes_all_memory(made: Any) -> None:
 
 @pytest.mark.servers
 def test_on_kafka_in_shards(made: Any, kafka: KafkaServers, zookeeper: Any, tmp_path: Path) -> None:
-    """A process hosts two shards: an event of one of them ends both, and both continue."""
+    """A process hosts two shards: an event of one of them ends both, and both continue. A call is for many rows at first."""
     options = ("--runner", "local", "--snapshots", "200 milliseconds", "--shards", "2")
     urls = {"bus_url": kafka.url, "coordination_url": f"{zookeeper.url}/{tmp_path.name}", "prefix": f"hang-{tmp_path.name}"}
-    site = made(project(text=WITHOUT_STATE), options=options, **urls)
+    site = made(project("python-columns", COLUMNS), options=options, **urls)
     site.cluster.group = group_name(site.prefix, "shop", Shard(0, 2))
     start(site, "one", "two")
     site.publish(events(range(20), hanging=(7,)), window=SOURCE)

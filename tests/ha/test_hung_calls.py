@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
-from hotspare.base.errors import StoreError
-from hotspare.bus.contract import Partition, Progress
+from hotspare.bus.contract import Progress
 from hotspare.coordination.memory import MemoryCoordination
-from hotspare.ha.effects.hung_calls import read_attempts, refuse_beyond_attempts
+from hotspare.ha.effects.hung_calls import read_attempts
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import hung_calls, project_changes
 from hotspare.ha.rules.decide import decide
@@ -103,14 +102,9 @@ def test_a_state_without_a_decision_about_its_past_is_left(view: View) -> None:
     assert "q/w" in leave.detail
 
 
-def test_a_snapshot_beyond_an_undecided_attempt_is_not_confirmed() -> None:
+def test_attempts_are_read_from_coordination() -> None:
     coordination = MemoryCoordination().client("a")
     first = attempt("a")
     coordination.set_fact_once("g", first.fact_name, first.to_bytes())
     coordination.set_fact_once("g", "hang/broken", b"{")
     assert read_attempts(coordination, "g") == (first,)
-    beyond = {Partition("p.I", 0): 6}
-    refuse_beyond_attempts(coordination, "g", (), {Partition("p.I", 0): 5})
-    refuse_beyond_attempts(coordination, "g", (DECIDED,), beyond)
-    with pytest.raises(StoreError, match="undecided: window q/w, event 0"):
-        refuse_beyond_attempts(coordination, "g", (), beyond)

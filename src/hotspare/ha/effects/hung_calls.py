@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from hotspare.base.call_place import ATTEMPT_PREFIX, CallAttempt, Decision
-from hotspare.base.errors import SnapshotFormat, StoreError
-from hotspare.bus.contract import Partition
+from hotspare.base.errors import SnapshotFormat
 from hotspare.coordination.contract import Coordination
 from hotspare.ha.core import Core
 from hotspare.ha.events import HaEvent, HaEventKind
@@ -41,14 +40,3 @@ def record_stop(state: GroupState, ports: Ports) -> None:
     state.hung_calls = replace(state.hung_calls, reported=place)
     sentence = f"{rules.STARTS_MAX} starts of engines failed there: stops before {place}"
     ports.report(HaEvent(HaEventKind.HUNG_CALL, state.group, state.engine, sentence))
-
-
-def refuse_beyond_attempts(
-    coordination: Coordination, group: str, decisions: rules.Decisions, needed: Mapping[Partition, int]
-) -> None:
-    """Raises StoreError if a place before the offsets `needed` was attempted and is undecided: a snapshot of that state could
-    become void after older ones were deleted."""
-    offsets = {(partition.topic, partition.number): offset for partition, offset in needed.items()}
-    waiting = rules.unresolved_attempts(read_attempts(coordination, group), decisions, offsets)
-    if waiting:
-        raise StoreError(f"it lies beyond a call that did not end and is undecided: {waiting[0].place}")

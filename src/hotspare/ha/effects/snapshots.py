@@ -16,7 +16,7 @@ from hotspare.base.errors import HotspareError
 from hotspare.bus.contract import Bus
 from hotspare.flow.numbering import NUMBERED_SINCE, NUMBERING
 from hotspare.ha.calls.store_jobs import Candidate, StoreJob, StoreJobKind, StoreJobResult
-from hotspare.ha.effects import hung_calls, recording, trimming
+from hotspare.ha.effects import recording, trimming
 from hotspare.ha.effects.store_agreement import check_store_unchanged
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, view_of
@@ -146,15 +146,8 @@ def reporting_progress(
 
 def confirm(state: GroupState, ports: Ports, name: str) -> None:
     """Starts to confirm candidate `name` in its store, so that engines may restore it, and removes the candidate from the state."""
-    group, candidate, decisions = state.group, _remove_candidate(state, name), state.hung_calls.decisions
-    is_final = not state.has_user_code or rules.is_output_beyond(view_of(state, ports), candidate)
-
-    def call(store: Store, _: Callable[[], None]) -> None:
-        if not is_final:
-            hung_calls.refuse_beyond_attempts(ports.coordination, group, decisions, candidate.needed_offsets)
-        store.confirm(group, name)
-
-    _start_store_job(state, ports, StoreJobKind.CONFIRM, candidate, call)
+    group, candidate = state.group, _remove_candidate(state, name)
+    _start_store_job(state, ports, StoreJobKind.CONFIRM, candidate, lambda store, _: store.confirm(group, name))
 
 
 def discard(state: GroupState, ports: Ports, name: str) -> None:
@@ -229,13 +222,22 @@ def _record_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> 
                 state, ports, StoreJobKind.TIDY, candidate, lambda store, hear: keep_newest(store, group, name, keep, hear)
             )
         return
+    before, confirmed_max = state.snapshots.own_confirmed, state.settings.confirmed_snapshots_max
     state.snapshots = rules.after_confirming(
         state.snapshots, candidate, state.engine, ports.clock_ms(), ports.wall_us() // 1_000, state.intake.events_taken
     )
-    confirmed_max = state.settings.confirmed_snapshots_max
-    _start_store_job(
-        state, ports, StoreJobKind.TIDY, candidate, lambda store, _: _tidy(store, ports.bus, group, candidate, confirmed_max)
-    )
+
+    def tidy(store: Store, hear: Callable[[], None]) -> None:
+        if not state.has_user_code:
+            _tidy(store, ports.bus, group, candidate, confirmed_max)
+        elif is_final and before is not None:
+            trimming.record_needed_offsets(ports.bus, group, before.needed_offsets)
+            keep_newest(store, group, before.name, confirmed_max, hear)
+        elif before is not None:
+            store.discard(group, before.name)
+
+    is_final = before is not None and rules.is_output_beyond(view_of(state, ports), before)
+    _start_store_job(state, ports, StoreJobKind.TIDY, candidate, tidy)
 
 
 def keep_newest(store: Store, group: str, name: str, keep: int, hear: Callable[[], None] = lambda: None) -> None:
@@ -252,6 +254,7 @@ def keep_newest(store: Store, group: str, name: str, keep: int, hear: Callable[[
 
 
 def _tidy(store: Store, bus: Bus, group: str, confirmed: Candidate, confirmed_max: int) -> None:
+    """Lets input and snapshots be deleted that no engine needs that starts from `confirmed` or the snapshot before it."""
     trimming.record_needed_offsets(bus, group, confirmed.needed_offsets)
     store.prune_snapshots(group, confirmed_max)
     for name in rules.superseded(store.list(group), confirmed):

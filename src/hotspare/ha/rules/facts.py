@@ -414,6 +414,8 @@ class Snapshots:
     snapshots_confirmed: int = 0
     confirmed_order: int = -1
     """The order of the newest snapshot that this engine confirmed; -1 without one."""
+    own_confirmed: Candidate | None = None
+    """The newest snapshot in the group's store that this engine confirmed; None without one."""
     failure: str = ""
     """A sentence on why the last write or confirmation in the group's store failed; "" after a success."""
     refused: tuple[str, ...] = ()

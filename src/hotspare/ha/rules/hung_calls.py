@@ -13,8 +13,9 @@ passed the place without the decision is void, whatever its outputs look like: i
 If committed output does lie beyond the place, some engine has passed it, so the call ends: this engine computes it without a
 limit.
 
-A snapshot beyond an undecided attempted place may become void. So it is not confirmed, and nothing before it is deleted, until
-output beyond the snapshot is committed: then no engine can decide any more.
+A snapshot becomes void if a place before it is decided later. So in a group with user code, input and older snapshots are deleted
+only behind a snapshot beyond which output is committed (`effects.snapshots`): then no engine can decide about a place before it.
+Attempts could not hold back a deletion: a call that began before it may be recorded after it.
 """
 
 from __future__ import annotations
@@ -105,16 +106,3 @@ def void_reason(view: View) -> str:
     if not view.core.missing_decisions:
         return ""
     return f"the state passed a call that the group has decided to refuse: {view.core.missing_decisions[0].place}"
-
-
-def unresolved_attempts(
-    attempts: Iterable[CallAttempt], decisions: Decisions, next_offsets: Mapping[tuple[str, int], int]
-) -> tuple[CallAttempt, ...]:
-    """Returns the attempts at undecided places before `next_offsets`, by topic and partition: those of a snapshot. The snapshot
-    becomes void if one of these places is decided later."""
-    decided = {each.place for each in decisions}
-    return tuple(
-        each
-        for each in attempts
-        if each.place not in decided and each.place.offset < next_offsets.get((each.place.topic, each.place.partition), 0)
-    )

@@ -215,6 +215,7 @@ def after_confirming(
         snapshots_confirmed=known.snapshots_confirmed + 1,
         failure="",
         confirmed_order=max(known.confirmed_order, candidate.order),
+        own_confirmed=candidate,
         newest=_newer(known.newest, NewestSnapshot(candidate.order, engine, now_ms, wall_ms, events)),
     )
 
