@@ -13,6 +13,7 @@ _BENCHMARK = "a measurement, whose sizes tests/benchmarks has small"
 ELSEWHERE = {
     ("README.md", "git clone"): _DEMO,
     ("docs/simulation.md", "make sim"): "tests/simulation/",
+    ("docs/simulation.md", "python -m tests.simulation.hang_model --bug all"): "tests/simulation/test_hang_model.py",
     ("docs/design/stores-measured.md", "make store-kills"): "tests/contract/test_store_kills.py",
     ("docs/design/scale-measured.md", "python -m benchmarks.scale_out"): _BENCHMARK,
     ("docs/design/scale-measured.md", "python -m benchmarks.kafka_streams"): _BENCHMARK,
