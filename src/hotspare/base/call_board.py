@@ -5,7 +5,7 @@ some tens of nanoseconds. Nothing here reads a clock, and the core never reads t
 
     header    8 numbers: the settings of the watch (`BoardSetting`)
     text      the length of a JSON text, and the text: what the watcher needs to name a place
-    slots     one for each group of the process: 8 numbers (`Cell`), then the positions of the rows of the step
+    slots     one for each group of the process: 8 numbers (`Cell`), the positions of the rows of the step, and the rows of a loop
 
 All numbers are signed 64-bit integers in native order.
 """
@@ -22,10 +22,13 @@ from hotspare.base.step_size import STEP_ROWS_MAX
 
 POSITIONS_MAX = STEP_ROWS_MAX
 """The rows of a step whose positions a slot holds: all."""
+LOOP_MAX = 4096
+"""The most calls of a loop over events."""
 _HEADER = 8
 TEXT_BYTES_MAX = 1 << 20
 _CELLS = 8
-_SLOT = _CELLS + 4 * POSITIONS_MAX
+_LOOP = _CELLS + 4 * POSITIONS_MAX
+_SLOT = _LOOP + LOOP_MAX
 NO_CALL = 0
 
 
@@ -47,16 +50,18 @@ class Cell(IntEnum):
     NODE = 1
     """One more than the number of the plan's node that calls user code; NO_CALL outside of it."""
     ROW = 2
-    """The row of the step that caused the call."""
+    """The row of the step that caused the call; in a loop over events, the number of the call among those of the loop."""
     ROWS = 3
     """The rows of the call: 1, or more for a call over columns."""
     THREAD = 4
     """The system's id of the thread that computes."""
     IS_UNLIMITED = 5
     """1 while calls have neither deadline nor memory limit: another engine is known to have passed these positions."""
+    IS_LOOP = 6
+    """1 during a loop over events."""
 
 
-CALLS, NODE, ROW, ROWS = int(Cell.CALLS), int(Cell.NODE), int(Cell.ROW), int(Cell.ROWS)
+CALLS, NODE, ROW, ROWS, IS_LOOP = int(Cell.CALLS), int(Cell.NODE), int(Cell.ROW), int(Cell.ROWS), int(Cell.IS_LOOP)
 
 
 def board_bytes(slots: int) -> int:
@@ -68,21 +73,17 @@ class CallSlot:
     """The part of a board that one group's core writes."""
 
     def __init__(self, cells: memoryview) -> None:
-        """`cells`: a writable view of `q` items over the slot's memory; may be shorter if no positions are to be kept."""
+        """`cells`: a writable view of `q` items over the slot's memory; only the cells if nothing watches it."""
         self.cells = cells
         self.node = 0
         """The node whose window runs: `begin_call` shows it. The core sets it before a window runs."""
-        self._positions_max = (len(cells) - _CELLS) // 4
-
-    @property
-    def is_watched(self) -> bool:
-        return self._positions_max > 0
+        self.is_watched = len(cells) == _SLOT
 
     def begin_step(self, *columns: memoryview) -> None:
         """Shows the positions of the rows of a step: topic index, partition, offset and index, each a view of `q` items."""
         for number, column in enumerate(columns):
-            begin = _CELLS + number * self._positions_max
-            count = min(len(column), self._positions_max)
+            begin = _CELLS + number * POSITIONS_MAX
+            count = min(len(column), POSITIONS_MAX)
             self.cells[begin : begin + count] = column[:count]
 
     def begin_window(self, node: int, row: int, rows: int) -> None:
@@ -91,12 +92,19 @@ class CallSlot:
         self.begin_call(row, rows)
 
     def begin_call(self, row: int, rows: int = 1) -> None:
-        """Shows a call of the code of `node` for `rows` rows of which `row` is the first. A loop over events calls this for its
-        first event, and then writes ROW and CALLS itself."""
+        """Shows a call of the code of `node` for `rows` rows of which `row` is the first."""
         cells = self.cells
-        cells[ROW], cells[ROWS] = row, rows
+        cells[ROW], cells[ROWS], cells[IS_LOOP] = row, rows, 0
         cells[CALLS] += 1
         cells[NODE] = self.node + 1
+
+    def begin_loop(self, rows: memoryview) -> None:
+        """Shows the first of several calls of the code of `node`, for one row each. `rows`: the row of each call, a view of `q`
+        items, from 1 to LOOP_MAX of them. Before each call the loop itself writes its number to ROW: that costs least."""
+        self.begin_call(0)
+        if self.is_watched:
+            self.cells[_LOOP : _LOOP + len(rows)] = rows
+            self.cells[IS_LOOP] = 1
 
     def end_window(self) -> None:
         """Shows that no user code runs. What a window does between calls and after them has no limit."""
@@ -170,11 +178,16 @@ class CallBoard:
         cells = self._cells(number)
         if cells[NODE] == NO_CALL:
             return None
-        row = min(cells[ROW], POSITIONS_MAX - 1)
+        number, row = 0, cells[ROW]
+        if cells[IS_LOOP]:
+            number = min(row, LOOP_MAX - 1)
+            row = cells[_LOOP + number]
+        row = min(row, POSITIONS_MAX - 1)
         topic, partition, offset, index = (cells[_CELLS + column * POSITIONS_MAX + row] for column in range(4))
         unlimited = bool(cells[Cell.IS_UNLIMITED])
         position = topic, partition, offset, index
-        return ShownCall(cells[CALLS], cells[NODE] - 1, cells[ROWS], cells[Cell.THREAD], unlimited, position)
+        calls = LOOP_MAX * cells[CALLS] + number
+        return ShownCall(calls, cells[NODE] - 1, cells[ROWS], cells[Cell.THREAD], unlimited, position)
 
     def _cells(self, number: int) -> memoryview:
         begin = 8 * (_HEADER + 1) + TEXT_BYTES_MAX + 8 * number * _SLOT

@@ -146,6 +146,12 @@ class InputEvents:
         opcode, time_us, seeds, rank = self.opcode[of], self.time_us[of], self.seeds[of], self.rank[of]
         return InputEvents(self.input, self.schema, columns, opcode, time_us, seeds, rank, self.slot)
 
+    def begin_loop(self) -> None:
+        """Shows the first of the calls for these events, at most LOOP_MAX of them. Before each call the caller writes the event's
+        number to ROW of `slot`."""
+        if len(self):
+            self.slot.begin_loop(np.ascontiguousarray(self.rank).data.cast("B").cast("q"))
+
     def time_and_seed(self, row: int) -> TimeAndSeed:
         return TimeAndSeed(int(self.time_us[row]), int(self.seeds[row]))
 

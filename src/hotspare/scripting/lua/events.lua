@@ -107,7 +107,7 @@ local function each(name, input, read, first, count, rows, take, is_done)
   local failed, names, show = {}, host.opcode_names, host.show
   for row = first, count do
     local f = function_of(name)
-    if show then show(row) end
+    if show then show(row - 1) end
     local event, opcode, us, number = read(rows, row)
     local context = { opcode = names[opcode], input = input }
     local ok, result, is_limit = false, "there is no function " .. name, false

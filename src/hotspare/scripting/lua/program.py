@@ -19,7 +19,7 @@ import struct
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NoReturn
 
@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.base.call_board import CALLS, ROW
+from hotspare.base.call_board import LOOP_MAX, ROW
 from hotspare.base.errors import CodeOutOfMemory, Mistake, Place, ProjectError, SnapshotDamaged
 from hotspare.model.code import Code, ModuleUse, Script
 from hotspare.model.code_imports import may_share_state
@@ -59,7 +59,7 @@ MEMORY_PER_BYTE = 48
 """The memory in bytes that is allowed for each byte of the variables' canonical form, while they are written or read."""
 VALUES_MAX = 1 << 18
 """The maximum number of values within one value that leaves the VM. A table with two names counts twice."""
-ROWS_PER_CALL = 4096
+ROWS_PER_CALL = LOOP_MAX
 """The maximum number of events that one call passes to the VM."""
 _MASK_FIELDS = 48
 """The number of fields that share one mask of nulls, as in `rows.lua`."""
@@ -279,15 +279,8 @@ class LuaInstance(Instance):
         arguments = function.encode(), events.input.encode(), reader, len(events), self._rows(events), *more
         if not events.slot.is_watched or not len(events):
             return self._call_machine(name, *arguments)
-        cells, ranks = events.slot.cells, events.rank.tolist()
-        events.slot.begin_call(ranks[0])
-        calls = cells[CALLS]
-
-        def show(row: int) -> None:
-            cells[ROW] = ranks[row - 1]
-            cells[CALLS] = calls + row
-
-        self._host[b"show"] = show
+        events.begin_loop()
+        self._host[b"show"] = partial(events.slot.cells.__setitem__, ROW)
         made = self._call_machine(name, *arguments)
         self._host[b"show"] = None
         events.slot.end_window()

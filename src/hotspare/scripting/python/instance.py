@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from hotspare.base.call_board import CALLS, ROW
+from hotspare.base.call_board import LOOP_MAX, ROW
 from hotspare.base.errors import Mistake, Place, ProjectError
 from hotspare.model.code import Arguments, Code, Module, ModuleUse
 from hotspare.model.types import TIME_TYPES, FieldType, Schema
@@ -49,7 +49,7 @@ from hotspare.scripting.python.plain_values import plain_value
 from hotspare.scripting.python.program import CallFailure, CallTooLarge, Interpreter, PythonText, Unloadable
 from hotspare.scripting.python.stack import at_fixed_level
 
-_BLOCK_EVENTS = 4096
+_BLOCK_EVENTS = LOOP_MAX
 """The number of events that are converted to dicts at a time."""
 _MEMORY_PER_BYTE = 3
 """The approximate memory in bytes of plain values, for each byte in which the keeper counts them."""
@@ -187,21 +187,21 @@ class PythonInstance(Instance):
         self._interpreter.load(data)
 
     def make_events(self, function: str, events: InputEvents, schema: Schema, made_max: int) -> OutputEvents:
-        made, row_of = _OutputColumns(schema), list[int]()
+        made, row_of = _OutputColumns(schema), [np.empty(0, np.int64)]
 
-        def collect_events(rows: list[int], found: list[Any]) -> None:
+        def collect_events(first: int, rows: list[int], found: list[Any]) -> None:
             made.add(found)
-            row_of.extend(rows)
+            row_of.append(np.array(rows, np.int64) + first)
 
         outcome = self._each(function, events, _EventReader(schema).read, collect_events, made_max)
         opcodes, columns = made.arrays()
-        return OutputEvents(np.array(row_of, np.int64), opcodes, columns, outcome.failed, outcome.seen_count)
+        return OutputEvents(np.concatenate(row_of), opcodes, columns, outcome.failed, outcome.seen_count)
 
     def select(self, function: str, events: InputEvents) -> tuple[Bools, Sequence[FailedEvent]]:
         passes = np.zeros(len(events), np.bool_)
 
-        def collect_passes(rows: list[int], found: list[Any]) -> None:
-            passes[rows] = found
+        def collect_passes(first: int, rows: list[int], found: list[Any]) -> None:
+            passes[first:][rows] = found
 
         return passes, self._each(function, events, lambda made: [expect_boolean(made)], collect_passes, len(events)).failed
 
@@ -210,11 +210,11 @@ class PythonInstance(Instance):
         function: str,
         events: InputEvents,
         read: Callable[[Any], list[Any]],
-        take: Callable[[list[int], list[Any]], None],
+        take: Callable[[int, list[int], list[Any]], None],
         found_max: int,
     ) -> _Outcome:
         """Calls the function for each event in turn until at least `found_max` results are found. `read` converts a returned value
-        to results. `take(numbers, results)` gets them in blocks, each with the number of its event.
+        to results. `take(first, numbers, results)` gets them in blocks, each with the number of its event, counted from `first`.
         """
         return at_fixed_level(lambda: self._each_in_turn(function, events, read, take, found_max))
 
@@ -223,22 +223,22 @@ class PythonInstance(Instance):
         function: str,
         events: InputEvents,
         read: Callable[[Any], list[Any]],
-        take: Callable[[list[int], list[Any]], None],
+        take: Callable[[int, list[int], list[Any]], None],
         found_max: int,
     ) -> _Outcome:
         interpreter, called, failed = self._interpreter, self._function(function), list[FailedEvent]()
         begin, end = interpreter.begin_call, interpreter.commit_call
         called, takes_context = self._event_callable(called, events.schema)
-        row, left, name = -1, found_max, events.input
-        cells, calls = events.slot.cells, self._show_first(events)
+        seen, left, name = 0, found_max, events.input
+        cells = events.slot.cells
         for first in range(0, len(events), _BLOCK_EVENTS):
             block = events.slice(first, min(first + _BLOCK_EVENTS, len(events)))
-            times, seeds, opcodes, ranks = (each.tolist() for each in (block.time_us, block.seeds, block.opcode, block.rank))
+            times, seeds, opcodes = block.time_us.tolist(), block.seeds.tolist(), block.opcode.tolist()
             rows_of, found = list[int](), list[Any]()
             rows = _event_rows(block.schema, block.columns, len(block))
-            for row, (event, opcode, time_us, seed, rank) in enumerate(zip(rows, opcodes, times, seeds, ranks, strict=True), first):
-                cells[ROW] = rank
-                cells[CALLS] = calls + row
+            block.begin_loop()
+            for row, (event, opcode, time_us, seed) in enumerate(zip(rows, opcodes, times, seeds, strict=True)):
+                cells[ROW] = row
                 begin(time_us, seed)
                 try:
                     made = called(event, {"opcode": OPCODE_TEXT[opcode], "input": name}) if takes_context else called(event)
@@ -246,27 +246,21 @@ class PythonInstance(Instance):
                     end()
                 except CodeFailure as error:
                     interpreter.keeper.roll_back()
-                    failed.append(FailedEvent(row, error.reason, error.text))
+                    failed.append(FailedEvent(first + row, error.reason, error.text))
                 except BaseException as error:
                     failure = _code_failure(interpreter.abort_call(error))
-                    failed.append(FailedEvent(row, failure.reason, failure.text))
+                    failed.append(FailedEvent(first + row, failure.reason, failure.text))
                 else:
                     found += more
                     rows_of += [row] * len(more)
                     if len(found) >= left:
                         break
-            take(rows_of, found)
-            left -= len(found)
+            take(first, rows_of, found)
+            left, seen = left - len(found), first + row + 1
             if left <= 0:
                 break
         events.slot.end_window()
-        return _Outcome(failed, row + 1)
-
-    def _show_first(self, events: InputEvents) -> int:
-        """Shows the call for the first event. Returns the number of that call."""
-        if len(events):
-            events.slot.begin_call(events.rank.item(0))
-        return events.slot.cells[CALLS]
+        return _Outcome(failed, seen)
 
 
 def _event_rows(schema: Schema, columns: Sequence[pa.Array], count: int) -> list[dict[str, Any]]:

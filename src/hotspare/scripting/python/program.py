@@ -232,7 +232,9 @@ class Interpreter:
 
     def commit_call(self) -> None:
         """Ends a successful call: commits its changes of variables. Raises LimitExceeded or NotPlain."""
-        self.meter.check_limits()
+        meter = self.meter
+        if meter.is_memory_over or meter.over:
+            meter.check_limits()
         self.keeper.commit()
 
     def abort_call(self, error: BaseException) -> CallFailure:
