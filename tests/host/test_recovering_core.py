@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hotspare.base.call_place import CallPlace, Decision, HangCause
 from hotspare.base.errors import PoisonousEvent, SnapshotDamaged, StateError
 from hotspare.bus.contract import TICK_HEADER, Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
@@ -246,6 +247,34 @@ def test_what_was_poison_before_is_refused_again_when_the_state_is_made_anew() -
     with planted(on_poison_value):
         outputs = joined([core.feed(table) for table in pieces(group.decoded(), 1, 100)])
     assert [row["hs:offset"] for row in outputs[BAD_STREAM].to_pylist()] == [1, 4]
+
+
+def test_a_rebuilt_core_keeps_decisions_and_waits_at_the_same_places() -> None:
+    """A step fails before a place at which the core has to stop; a snapshot beyond a decision that it lacks is not used."""
+    group = Group([1, 2, POISON, 3, 4])
+    places = [CallPlace("in", 0, offset, 0, "cq/counted") for offset in (0, 3)]
+    decisions = [Decision(place, HangCause.DEADLINE, number) for number, place in enumerate(places, 1)]
+    with planted(on_poison_value):
+        known, core = group.core(), group.core()
+        known.set_decisions(decisions)
+        expected = joined([known.feed(group.decoded())])
+        older = group.core()
+        older.feed(group.decoded().slice(0, 2))
+        group.snapshot(older, "without-decisions")
+        core.set_decisions(decisions[:1])
+        core.stop_before(places)
+        outputs = []
+        for part in core.compute_parts(group.decoded()):
+            outputs.append(part)
+            if core.stopped_at == places[1]:
+                assert not core.is_between_batches
+                assert core.sequences["cq/kept"] == sum(each["cq/kept"].num_rows for each in outputs if "cq/kept" in each)
+                core.set_decisions(decisions)
+    assert core.is_between_batches
+    assert joined(outputs) == expected
+    assert [row["hs:offset"] for row in expected[BAD_STREAM].to_pylist() if row["reason"] == "code-deadline"] == [0, 3]
+    assert core.freeze().header == known.freeze().header
+    assert not core.missing_decisions
 
 
 def test_outputs_that_came_out_otherwise_when_read_again_end_the_engine() -> None:
