@@ -174,7 +174,7 @@ class Pipeline:
     def _until_free(self, batch: MergedRows) -> Generator[dict[str, pa.RecordBatch], None, int]:
         """Yields empty parts as long as the first row is at a place before which the core stops. Returns the number of rows, at
         least 1, that the next step may process; a row at a place without limits is a step of its own."""
-        while (place := self._stop_at(batch.slice(0, 1))) is not None:
+        while self._stops and (place := self._stop_at(batch.slice(0, 1))) is not None:
             self._stopped_at, self._is_whole = place, False
             yield {}
         self._stopped_at = None
@@ -197,8 +197,7 @@ class Pipeline:
 
     def _stop_at(self, row: MergedRows) -> CallPlace | None:
         """Returns the place before which the core stops if `row` is the next one; None if it does not stop."""
-        stops = sorted(self._open_stops) if self._stops else []
-        return next((place for place in stops if self._first_row(row, (place,)) == 0), None)
+        return next((place for place in sorted(self._open_stops) if self._first_row(row, (place,)) == 0), None)
 
     def _first_row(self, rows: MergedRows, places: Collection[CallPlace]) -> int:
         """Returns the number of the first row that is at one of the places; -1 if none is."""
