@@ -77,7 +77,6 @@ class Watcher:
         """The name of the snapshot from which the state was restored; "" if it is rebuilt from the group's first input."""
         self._decisions = parsed_decisions(place.bus.progress(place.group))
         self._core = self._restored()
-        self._core.set_decisions(self._decisions)
         self._core.set_partitions([key for key, _ in partitions], agreed_skew_ms(place.coordination, place.group) * 1_000)
         origin = recorded_origin(place.coordination, place.group, self._topics)
         self._begin = {key: origin.get((partition.topic, partition.number), 0) for key, partition in partitions}
@@ -92,10 +91,14 @@ class Watcher:
             if core is not None:
                 self.restored_from = info.name
                 return core
-        return Pipeline.fresh(self._plan, self._on_trace, shard=self._topics.shard.number)
+        return self._deciding(Pipeline.fresh(self._plan, self._on_trace, shard=self._topics.shard.number))
 
     def _restore(self, header: bytes, pages: Mapping[str, bytes]) -> Pipeline:
-        core = Pipeline.restore(self._plan, header, pages, self._on_trace)
+        return self._deciding(Pipeline.restore(self._plan, header, pages, self._on_trace))
+
+    def _deciding(self, core: Pipeline) -> Pipeline:
+        """Makes a core apply the group's decisions; returns it. Raises SnapshotFormat as `refuse_void`."""
+        core.name_topics([topic.name for topic in self._topics.inbound])
         refuse_void(core, self._decisions)
         return core
 
