@@ -100,10 +100,13 @@ def _obey(folder: Path, order: str, board: CallBoard) -> int:
             while time.thread_time() * 1_000 < until_ms:
                 pass
         elif order == "eat":
+            board.set_setting(BoardSetting.DEADLINE_MS, 0)
+            used_s = time.thread_time() + 1.0  # until a look has seen the call before it grows
+            while time.thread_time() < used_s:
+                pass
             eaten: list[bytes] = []
             while len(eaten) << 20 < _EATEN_MAX:
                 eaten.append(b"x" * (1 << 20))
-            board.set_setting(BoardSetting.DEADLINE_MS, 0)
             _hang()
         elif order == "wait":
             print("in call", flush=True)
