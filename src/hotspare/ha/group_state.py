@@ -298,6 +298,7 @@ def view_of(state: GroupState, ports: Ports) -> View:
         projects=state.projects,
         warming=state.warming,
         hung_calls=state.hung_calls,
+        has_user_code=state.has_user_code,
         peer=ports.peers.status(),
         core=CoreView(
             state.order,

@@ -43,7 +43,7 @@ from hotspare.ha.outputs import qualities
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import committed as commit_rules
-from hotspare.ha.rules import divergence, intake, leadership, membership, renumbering, two_projects
+from hotspare.ha.rules import divergence, hung_calls, intake, leadership, membership, renumbering, two_projects
 from hotspare.ha.rules import lease as lease_rules
 from hotspare.ha.rules import snapshots as snapshot_rules
 from hotspare.ha.rules import upgrading as upgrading_rules
@@ -438,9 +438,9 @@ def _read_progress(_: do.ReadProgress, state: GroupState, ports: Ports) -> None:
     state.last_runs = replace(state.last_runs, progress_read_ms=ports.clock_ms())
     progress = ports.bus.progress(state.group)
     own = ((state.streams[stream], read) for stream, read in progress.items() if stream in state.streams)
-    if any(commit_rules.is_newer_progress(known, read) for known, read in own) or renumbering.has_other_project_news(
-        state.projects, progress
-    ):
+    is_newer = any(commit_rules.is_newer_progress(known, read) for known, read in own)
+    has_decision = len(hung_calls.parsed_decisions(progress)) > len(state.hung_calls.decisions)
+    if is_newer or has_decision or renumbering.has_other_project_news(state.projects, progress):
         committed.record_progress(state, ports, progress)
         warming.advance_warming(state, ports)
 

@@ -236,7 +236,8 @@ def _record_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> 
         elif before is not None:
             store.discard(group, before.name)
 
-    is_final = before is not None and rules.is_output_beyond(view_of(state, ports), before)
+    is_void = bool(state.core.missing_decisions)  # as `before` may be
+    is_final = before is not None and not is_void and rules.is_output_beyond(view_of(state, ports), before)
     _start_store_job(state, ports, StoreJobKind.TIDY, candidate, tidy)
 
 

@@ -139,13 +139,14 @@ def is_progress_due(view: View, stream: StreamView, sequence: int) -> bool:
     For a trimmed stream, progress is due after `progress_events` outputs or `progress_ms`, or at once while a stop or switch-over
     is requested if the topic has outputs without progress; for any other stream, with every output. The first outputs after a
     promotion may be repetitions, so their progress is written with them. Otherwise engines that lose the role one after the other
-    would publish the same outputs again and again.
+    would publish the same outputs again and again. In a group with user code it is always due: an engine may decide about a hung
+    call only if it knows of every output that is committed (`hung_calls`).
     """
     facts, quality = stream.facts, stream.quality
     unrecorded = sequence - facts.committed_sequence
     if sequence <= max(facts.committed_sequence, stream.base_sequence):
         return False
-    if quality.kind is not QualityKind.TRIMMED or unrecorded >= quality.progress_events or facts.may_repeat:
+    if view.has_user_code or quality.kind is not QualityKind.TRIMMED or unrecorded >= quality.progress_events or facts.may_repeat:
         return True
     return facts.unrecorded_since_ms is not None and _lagging_due_ms(view, stream) <= view.now_ms
 
