@@ -21,9 +21,9 @@ from typing import Any
 from hotspare.base.step_size import STEP_ROWS_MAX
 
 POSITIONS_MAX = STEP_ROWS_MAX
-"""The rows of a step whose positions a slot holds: all."""
+"""The maximum number of rows of a step."""
 LOOP_MAX = 4096
-"""The most calls of a loop over events."""
+"""The maximum number of calls of a loop over events."""
 _HEADER = 8
 TEXT_BYTES_MAX = 1 << 20
 _CELLS = 8
@@ -85,11 +85,6 @@ class CallSlot:
             begin = _CELLS + number * POSITIONS_MAX
             count = min(len(column), POSITIONS_MAX)
             self.cells[begin : begin + count] = column[:count]
-
-    def begin_window(self, node: int, row: int, rows: int) -> None:
-        """Shows that node `node` runs user code, at first for `rows` rows of which `row` is the first."""
-        self.node = node
-        self.begin_call(row, rows)
 
     def begin_call(self, row: int, rows: int = 1) -> None:
         """Shows a call of the code of `node` for `rows` rows of which `row` is the first."""
@@ -161,7 +156,7 @@ class CallBoard:
         return json.loads(bytes(self._memory[begin : begin + length])) if length else {}
 
     def set_text(self, content: Mapping[str, Any]) -> None:
-        """Raises ValueError if the text is longer than TEXT_BYTES_MAX."""
+        """Writes `content` as the JSON text. Raises ValueError if that is longer than TEXT_BYTES_MAX."""
         encoded = json.dumps(content).encode()
         if len(encoded) > TEXT_BYTES_MAX:
             raise ValueError(f"the text of the call board has {len(encoded)} bytes, at most {TEXT_BYTES_MAX} are possible")

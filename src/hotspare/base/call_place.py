@@ -10,9 +10,10 @@ Both name topics, not their indexes in a project, since projects are upgraded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass
 from enum import StrEnum
+from typing import Any
 
 ATTEMPT_PREFIX = "hang/"
 """The prefix of the names of facts with attempts."""
@@ -84,12 +85,13 @@ class Decision:
     cause: HangCause
     number: int
 
+    def to_list(self) -> list[str | int]:
+        """Returns the form in which decisions are stored: the fields of the place, the cause, the number."""
+        return [*astuple(self.place), self.cause.value, self.number]
 
-def failed_starts(attempts: Iterable[CallAttempt]) -> dict[CallPlace, int]:
-    """Returns the number of different starts that ended at each place. Calls of several rows do not count, because any of their
-    rows may be the one."""
-    starts = {(attempt.place, attempt.start) for attempt in attempts if attempt.rows == 1}
-    counts: dict[CallPlace, int] = {}
-    for place, _ in sorted(starts):
-        counts[place] = counts.get(place, 0) + 1
-    return counts
+    @classmethod
+    def from_list(cls, stored: Sequence[Any]) -> Decision:
+        """Parses the form of `to_list`. Raises ValueError or TypeError."""
+        topic, partition, offset, index, window, cause, number = stored
+        place = CallPlace(str(topic), int(partition), int(offset), int(index), str(window))
+        return cls(place, HangCause(cause), int(number))

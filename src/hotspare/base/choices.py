@@ -165,4 +165,4 @@ class Restart(Enum):
     ALWAYS = "always"
     """A parent process, which watches the engine, starts it again. The default."""
     NEVER = "never"
-    """Without a parent: whatever supervises the engine starts it again."""
+    """The engine has no parent; whatever supervises it may start it again."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -38,6 +38,21 @@ digests in that batch are not meaningful."""
 def default_step_rows(rows: int) -> int:
     """Returns the number of rows for the next step: all available `rows`, but at most STEP_ROWS_MAX."""
     return min(rows, STEP_ROWS_MAX)
+
+
+class _StoppingCore(Protocol):
+    @property
+    def stopped_at(self) -> CallPlace | None: ...
+
+    def compute_parts(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[dict[str, pa.RecordBatch]]: ...
+
+
+def unstopped_parts(core: _StoppingCore, decoded: pa.RecordBatch | pa.Table) -> Iterator[dict[str, pa.RecordBatch]]:
+    """Yields the parts that `core` computes from `decoded`. Raises StateError if the core stops before a place."""
+    for part in core.compute_parts(decoded):
+        if (place := core.stopped_at) is not None:
+            raise StateError(f"the core stops before {place}", hint="take the parts one by one, and wait for a decision")
+        yield part
 
 
 class Pipeline:
@@ -135,11 +150,7 @@ class Pipeline:
         if not ready:
             yield {}
         while ready:
-            batch = ready.popleft()
-            count = yield from self._until_free(batch)
-            rows = batch.slice(0, take(count))
-            if rows.num_rows < batch.num_rows:
-                ready.appendleft(batch.slice(rows.num_rows))
+            rows = yield from self._next_rows(ready, take)
             for made in self._step(self._state, rows):
                 self._is_whole = self._state.is_whole and not ready
                 if self._is_whole:
@@ -158,11 +169,7 @@ class Pipeline:
         if not ready:
             yield {}
         while ready:
-            batch = ready.popleft()
-            count = yield from self._until_free(batch)
-            rows = batch.slice(0, default_step_rows(count))
-            if rows.num_rows < batch.num_rows:
-                ready.appendleft(batch.slice(rows.num_rows))
+            rows = yield from self._next_rows(ready, default_step_rows)
             self._is_whole = False
             self._state, outputs = retry_and_bisect(self._step, self.plan, self._state, rows, found)
             self._after_step()
@@ -170,6 +177,16 @@ class Pipeline:
                 self._state.clocks.update(self._merge.clocks)
                 self._is_whole = True
             yield from (self._untraced(made) for made in outputs or [{}])
+
+    def _next_rows(self, ready: deque[MergedRows], take: TakeRows) -> Generator[dict[str, pa.RecordBatch], None, MergedRows]:
+        """Removes the rows of the next step from `ready`, which is not empty, and returns them. Yields empty parts while the core
+        stops before them."""
+        batch = ready.popleft()
+        count = yield from self._until_free(batch)
+        rows = batch.slice(0, take(count))
+        if rows.num_rows < batch.num_rows:
+            ready.appendleft(batch.slice(rows.num_rows))
+        return rows
 
     def _until_free(self, batch: MergedRows) -> Generator[dict[str, pa.RecordBatch], None, int]:
         """Yields empty parts as long as the first row is at a place before which the core stops. Returns the number of rows, at
@@ -251,7 +268,8 @@ class Pipeline:
     def stopped_at(self) -> CallPlace | None:
         """The place before which `compute_parts` waits now: each of its parts is empty until the place is decided, or to be
         passed."""
-        return self._stopped_at if self._stopped_at in self._open_stops else None
+        place = self._stopped_at
+        return place if place is not None and place in self._open_stops else None
 
     def row_by_row(self, windows: Collection[str]) -> None:
         """Sets the windows over columns, as `query/window`, that call their code for one row at a time. Outputs are the same."""
@@ -279,13 +297,7 @@ class Pipeline:
     def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
         """Returns all parts of `compute_parts`, joined by stream. Raises StateError if the core stops before a place: only a caller
         that takes parts one by one can wait there."""
-        return joined_parts(self._unstopped(decoded))
-
-    def _unstopped(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[dict[str, pa.RecordBatch]]:
-        for part in self.compute_parts(decoded):
-            if (place := self.stopped_at) is not None:
-                raise StateError(f"the core stops before {place}", hint="take the parts one by one, and wait for a decision")
-            yield part
+        return joined_parts(unstopped_parts(self, decoded))
 
     def freeze(self) -> FrozenProjectState:
         """Returns a snapshot of the current state, which another thread may write while feeding continues. Excludes rows that wait

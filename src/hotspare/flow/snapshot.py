@@ -18,7 +18,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.base.call_place import CallPlace, Decision, HangCause
+from hotspare.base.call_place import Decision
 from hotspare.base.errors import RESET_HINT, ProjectChanged, SnapshotDamaged, SnapshotFormat
 from hotspare.flow.plan import Plan
 from hotspare.flow.project_state import Passed, State, StreamState
@@ -171,7 +171,7 @@ def _header(plan: Plan, state: State) -> bytes:
         "heartbeat_time_us": state.heartbeat_time_us,
         "passed": [[*key, *astuple(state.passed[key])] for key in sorted(state.passed)],
         "clocks": [[*key, state.clocks[key]] for key in sorted(state.clocks)],
-        _DECISIONS: [[*astuple(each.place), each.cause.value, each.number] for each in state.decisions],
+        _DECISIONS: [each.to_list() for each in state.decisions],
         "streams": {
             name: {"sequence": s.sequence, "digest": f"{s.digest:016x}", "last_id": s.last} for name, s in state.streams.items()
         },
@@ -221,10 +221,7 @@ def _read_header(plan: Plan, state: State, content: dict[str, Any]) -> None:
 
 
 def _decisions_in(content: dict[str, Any]) -> tuple[Decision, ...]:
-    return tuple(
-        Decision(CallPlace(str(topic), int(partition), int(offset), int(index), str(window)), HangCause(cause), int(number))
-        for topic, partition, offset, index, window, cause, number in content.get(_DECISIONS, [])
-    )
+    return tuple(Decision.from_list(each) for each in content.get(_DECISIONS, []))
 
 
 def decisions_of(header: bytes) -> tuple[Decision, ...]:

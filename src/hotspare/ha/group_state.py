@@ -184,6 +184,7 @@ class GroupState:
     warming: facts.Warming | None = None
     """The progress of an engine that makes its state from recent input; None for any other."""
     has_user_code: bool = False
+    """Whether calls of user code may hang (`GroupDefinition.has_user_code`)."""
     hung_calls: facts.HungCalls = field(default_factory=facts.HungCalls)
     streams: dict[str, facts.StreamFacts] = field(init=False)
     """The facts of every output stream."""

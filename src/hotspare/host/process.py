@@ -59,6 +59,7 @@ from hotspare.host.starting import StartPhase, await_need, shown_start
 from hotspare.host.topic_checks import check_at_start, check_message_sizes, check_settings, check_streams_read
 from hotspare.host.watchdog.attach import UNWATCHED, EngineBoard, attach
 from hotspare.host.watchdog.rule import EXIT_AGAIN
+from hotspare.host.watchdog.rule import EXIT_RUNNER_DIED as EXIT_RUNNER_DIED
 from hotspare.model.mistakes import brief
 from hotspare.model.partitioning import refused_shards
 from hotspare.projects.load import LoadedProject
@@ -71,7 +72,6 @@ from hotspare.telemetry.log import Log, LogEvent
 _WILDCARDS = frozenset({"0.0.0.0", "::"})  # noqa: S104
 EXIT_OK = 0
 EXIT_FAILED = 1
-EXIT_RUNNER_DIED = 70
 _STOP_MS_MAX = 5_000
 _JOINING_MAX = 8
 """Limit on groups that join at a time; each that restores briefly has its snapshot in memory twice."""

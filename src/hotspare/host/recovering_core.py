@@ -27,7 +27,7 @@ from hotspare.base.errors import RESET_HINT, HotspareError, PoisonousEvent, Stat
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination
 from hotspare.flow.outputs import joined_parts
-from hotspare.flow.pipeline import Pipeline, TakeRows, default_step_rows
+from hotspare.flow.pipeline import Pipeline, TakeRows, default_step_rows, unstopped_parts
 from hotspare.flow.poison import Poison
 from hotspare.flow.project_state import OutputId
 from hotspare.flow.snapshot import FrozenProjectState
@@ -238,13 +238,7 @@ class RecoveringCore:
         return new
 
     def feed(self, decoded: pa.RecordBatch | pa.Table) -> dict[str, pa.RecordBatch]:
-        return joined_parts(self._unstopped(decoded))
-
-    def _unstopped(self, decoded: pa.RecordBatch | pa.Table) -> Iterator[dict[str, pa.RecordBatch]]:
-        for part in self.compute_parts(decoded):
-            if (place := self.stopped_at) is not None:
-                raise StateError(f"the core stops before {place}", hint="take the parts one by one, and wait for a decision")
-            yield part
+        return joined_parts(unstopped_parts(self, decoded))
 
     def set_decisions(self, decisions: Sequence[Decision]) -> None:
         self._code.decisions = tuple(decisions)

@@ -55,7 +55,8 @@ def _call(board: CallBoard) -> Iterator[CallSlot]:
     slot = board.slot(0)
     slot.set_thread(threading.get_native_id())
     slot.begin_step(*(memoryview(array("q", [0, 0, number])) for number in POSITION))
-    slot.begin_window(1, 2, 1)
+    slot.node = 1
+    slot.begin_call(2)
     yield slot
     slot.end_window()
 

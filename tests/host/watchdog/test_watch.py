@@ -124,7 +124,8 @@ board.name_places(options, plan, coordination)
 slot = board.slot(1)
 slot.set_thread(threading.get_native_id())
 slot.begin_step(*(memoryview(array("q", [number])) for number in (0, 1, 42, 7)))
-slot.begin_window([node.window for node in plan.nodes].index("q/some"), 0, 1)
+slot.node = [node.window for node in plan.nodes].index("q/some")
+slot.begin_call(0)
 re.match("(a+)+b", "a" * 60)
 """
 

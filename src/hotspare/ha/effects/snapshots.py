@@ -226,19 +226,35 @@ def _record_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> 
     state.snapshots = rules.after_confirming(
         state.snapshots, candidate, state.engine, ports.clock_ms(), ports.wall_us() // 1_000, state.intake.events_taken
     )
+    if not state.has_user_code:
+        _start_store_job(
+            state, ports, StoreJobKind.TIDY, candidate, lambda store, _: _tidy(store, ports.bus, group, candidate, confirmed_max)
+        )
+    else:
+        _start_store_job(state, ports, StoreJobKind.TIDY, candidate, _tidying_behind(state, ports, before))
 
-    def tidy(store: Store, hear: Callable[[], None]) -> None:
-        if not state.has_user_code:
-            _tidy(store, ports.bus, group, candidate, confirmed_max)
-        elif is_final and before is not None:
-            trimming.record_needed_offsets(ports.bus, group, before.needed_offsets)
-            keep_newest(store, group, before.name, confirmed_max, hear)
-        elif before is not None:
-            store.discard(group, before.name)
 
+def _tidying_behind(state: GroupState, ports: Ports, before: Candidate | None) -> Callable[[Store, Callable[[], None]], None]:
+    """Returns the job that tidies a group with user code after a later snapshot than `before`, this engine's last one, was
+    confirmed; it does nothing without `before`.
+
+    No decision can make `before` void any more if output beyond it is committed: then it is the newest snapshot behind which input
+    and snapshots may be deleted. Otherwise `before` itself is deleted, so that such snapshots do not accumulate.
+    """
+    group, confirmed_max = state.group, state.settings.confirmed_snapshots_max
     is_void = bool(state.core.missing_decisions)  # as `before` may be
     is_final = before is not None and not is_void and rules.is_output_beyond(view_of(state, ports), before)
-    _start_store_job(state, ports, StoreJobKind.TIDY, candidate, tidy)
+
+    def tidy(store: Store, hear: Callable[[], None]) -> None:
+        if before is None:
+            return
+        if is_final:
+            trimming.record_needed_offsets(ports.bus, group, before.needed_offsets)
+            keep_newest(store, group, before.name, confirmed_max, hear)
+        else:
+            store.discard(group, before.name)
+
+    return tidy
 
 
 def keep_newest(store: Store, group: str, name: str, keep: int, hear: Callable[[], None] = lambda: None) -> None:

@@ -22,14 +22,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping
-from typing import TypeAlias
 
-from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause, failed_starts
+from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
 from hotspare.bus.contract import Progress
 from hotspare.ha.rules.project_changes import DECISION_PREFIX
 from hotspare.ha.rules.view import StreamView, View
 
-Decisions: TypeAlias = Collection[Decision]
 STARTS_MAX = 2
 """The number of engine starts that may fail at one place before no engine computes it undecided."""
 
@@ -41,9 +39,8 @@ def is_decision_record(name: str) -> bool:
 
 def decision_record(decision: Decision, epoch: int) -> dict[str, Progress]:
     """Returns the record, by name, with which a decision is committed under `epoch`."""
-    at = decision.place
-    name = json.dumps([at.topic, at.partition, at.offset, at.index, at.window, decision.cause.value], separators=(",", ":"))
-    return {DECISION_PREFIX + name: Progress(decision.number, None, 0, epoch)}
+    *named, number = decision.to_list()
+    return {DECISION_PREFIX + json.dumps(named, separators=(",", ":")): Progress(int(number), None, 0, epoch)}
 
 
 def parsed_decisions(progress: Mapping[str, Progress]) -> tuple[Decision, ...]:
@@ -55,21 +52,23 @@ def parsed_decisions(progress: Mapping[str, Progress]) -> tuple[Decision, ...]:
 
 def _parsed(name: str, number: int) -> Decision | None:
     try:
-        topic, partition, offset, index, window, cause = json.loads(name.removeprefix(DECISION_PREFIX))
-        return Decision(CallPlace(topic, partition, offset, index, window), HangCause(cause), number)
+        return Decision.from_list([*json.loads(name.removeprefix(DECISION_PREFIX)), number])
     except (ValueError, TypeError):
         return None
 
 
-def places_to_stop_before(attempts: Iterable[CallAttempt], decisions: Decisions) -> dict[CallPlace, HangCause]:
-    """Returns the undecided places at which STARTS_MAX starts have failed, each with the cause of one of the attempts."""
+def places_to_stop_before(attempts: Iterable[CallAttempt], decisions: Collection[Decision]) -> dict[CallPlace, HangCause]:
+    """Returns the undecided places at which STARTS_MAX different starts have failed, each with the cause of one of the attempts.
+    Calls of several rows do not count, because any of their rows may be the one."""
     attempts = sorted(attempts, key=lambda each: each.fact_name)
-    decided = {each.place for each in decisions}
-    full = {place for place, starts in failed_starts(attempts).items() if starts >= STARTS_MAX} - decided
-    return {each.place: each.cause for each in attempts if each.place in full}
+    decided, starts = {each.place for each in decisions}, dict[CallPlace, set[str]]()
+    for each in attempts:
+        if each.rows == 1 and each.place not in decided:
+            starts.setdefault(each.place, set()).add(each.start)
+    return {each.place: each.cause for each in attempts if len(starts.get(each.place, ())) >= STARTS_MAX}
 
 
-def windows_to_call_by_row(attempts: Iterable[CallAttempt], decisions: Decisions) -> tuple[str, ...]:
+def windows_to_call_by_row(attempts: Iterable[CallAttempt], decisions: Collection[Decision]) -> tuple[str, ...]:
     """Returns the windows of which a call for several rows did not end, and that have no decision yet: called row by row, they show
     which row it is."""
     decided = {each.place.window for each in decisions}

@@ -356,9 +356,8 @@ class TaskEnd:
 def run_task(spec: TaskSpec, place: TaskPlace) -> TaskEnd:
     """Runs the engines of some shards in the main thread of a process of its own, until they end."""
     fix_environment()
-    end_with_parent(
-        os.getppid(), EXIT_LEASE_OVER
-    )  # Spark's daemon, which ends with its executor, and if killed notifies no process
+    # the parent is Spark's daemon, which ends with its executor, and if killed notifies no process
+    end_with_parent(os.getppid(), EXIT_LEASE_OVER)
     link = TaskLink(spec, place)
     refusal = link.open()
     if refusal:

@@ -95,10 +95,12 @@ class EngineEnd:
     ran_s: float
 
 
+EXIT_RUNNER_DIED = 70
+"""The exit status of an engine whose runner has died or hangs."""
 EXIT_AGAIN = 75
 """The exit status of an engine that asks to be started again, because its state is void."""
-RESTARTED_STATUSES = frozenset({70, EXIT_AGAIN})
-"""Exit statuses of engines that can go on after another start. 70: `host.process.EXIT_RUNNER_DIED`."""
+RESTARTED_STATUSES = frozenset({EXIT_RUNNER_DIED, EXIT_AGAIN})
+"""Exit statuses of engines that can go on after another start."""
 EXIT_NOT_LOADED = 1
 _REQUESTS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 """Signals that end an engine only because its end is requested."""
