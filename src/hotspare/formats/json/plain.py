@@ -256,8 +256,8 @@ def is_deep(text: str) -> bool:
 
 
 def _kind(item: Any) -> str:
-    kinds = (type(None), bool, _Number, str, _Members, list)
-    return next(kind for type_, kind in zip(kinds, KINDS, strict=True) if isinstance(item, type_))
+    types: tuple[type[Any], ...] = (type(None), bool, _Number, str, _Members, list)
+    return next(kind for type_, kind in zip(types, KINDS, strict=True) if isinstance(item, type_))
 
 
 class _Columns:
