@@ -47,6 +47,7 @@ line. This file has every option that is given in it alone, and some of the othe
 # The same for every engine of the group.
 skew-max-ms: 5000
 on-poison: bad-event
+on-hang: bad-event
 bus-retention-ms: 86400000
 create-time: refuse
 held-bytes-max: 268435456

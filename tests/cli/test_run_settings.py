@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 
-from hotspare.base.choices import OnPoison, RunnerKind, SnapshotForm
+from hotspare.base.choices import EventPolicy, RunnerKind, SnapshotForm
 from hotspare.base.errors import UsageError
 from hotspare.cli.main import build_app
 from hotspare.cli.shared.run_settings import snapshot_settings
@@ -95,8 +95,8 @@ conf: {spark.jars: a.jar, spark.app.name: shop}
 """
     given = ask(text, "--lease-ms", "2500", "--set", "limit=8").given
     assert (given["lease_ms"], list(given["set_"])) == (2500, ["limit=8"]), "the command line wins"
-    kinds = OnPoison(given["on_poison"]), RunnerKind(given["runner"])
-    assert (*kinds, given["memory"]) == (OnPoison.STOP, RunnerKind.LOCAL, "1GiB")
+    kinds = EventPolicy(given["on_poison"]), RunnerKind(given["runner"])
+    assert (*kinds, given["memory"]) == (EventPolicy.STOP, RunnerKind.LOCAL, "1GiB")
     assert (list(given["snapshots"]), Path(given["page_folder"])) == (["10 seconds", "full"], tmp_path / "pages")
     assert parse_bindings(given["bind"]) == {"q/w/in": {"fsname": "in.csv", "sep": ":"}}
     assert list(given["conf"]) == [f"spark.jars={tmp_path}/a.jar", "spark.app.name=shop"]

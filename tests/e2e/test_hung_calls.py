@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,9 @@ import pytest
 
 from hotspare.base.shard import Shard
 from hotspare.bus.naming import group_name
-from hotspare.testing.cluster import launch, wait_until
+from hotspare.testing.cluster import SpawnedEngine, launch, wait_until
 from hotspare.testing.kafka_server import KafkaServers
+from tests.cli.running import hotspare
 from tests.e2e.site import SOURCE, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(300)]
@@ -86,10 +90,10 @@ def made(tmp_path: Path) -> Iterator[Any]:
     sites[0].stop()
 
 
-def start(site: Site, *names: str, options: tuple[str, ...] = WATCHED) -> None:
-    for name in names:
-        site.cluster.start_engine(name, *options)
+def start(site: Site, *names: str, options: tuple[str, ...] = WATCHED) -> list[SpawnedEngine]:
+    engines = [site.cluster.start_engine(name, *options) for name in names]
     wait_until(lambda: sum(site.cluster.role(name) in ("active", "standby") for name in names) == len(names), "all engines", 120)
+    return engines
 
 
 def code_rows(site: Site) -> list[str]:
@@ -154,6 +158,83 @@ def test_a_stopped_engine_uses_no_processor_time_and_refuses_nothing(made: Any) 
         os.kill(process, signal.SIGCONT)
         signal.sigtimedwait((), 0.05)
     check(site, range(12), ())
+
+
+def test_a_host_that_is_frozen_within_a_call_refuses_nothing(made: Any) -> None:
+    """The call takes a second of processor time at the default deadline, and is frozen for three times the deadline."""
+    slow = PYTHON.replace('    seen["n"] += 1\n', '    seen["n"] += 1\n    if data["id"] == 1:\n        sum(range(40_000_000))\n')
+    site = made(project(text=slow))
+    start(site, "one", options=("--restart", "always", "--http", f"127.0.0.1:{(port := free_port())}"))
+    process = site.cluster.members()["one"].process_id
+    site.publish(events(range(4)))
+    wait_until(lambda: called(port) is not None, "the call", 60, poll_s=0.01)
+    os.kill(process, signal.SIGSTOP)
+    signal.sigtimedwait((), 30.0)
+    assert called(port) is not None
+    os.kill(process, signal.SIGCONT)
+    check(site, range(4), ())
+    assert site.cluster.members()["one"].process_id == process
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def called(port: int) -> object:
+    """Returns the call of user code that the engine's parent shows; None without one."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/livez", timeout=10) as answer:
+        return json.loads(answer.read())["call"]
+
+
+def test_with_stop_every_engine_ends_at_the_event_and_names_it(made: Any) -> None:
+    site = made(project())
+    (site.folder / "settings.yaml").write_text("on-hang: stop\n")
+    names, settings = ("one", "two"), ("--settings", str(site.folder / "settings.yaml"))
+    engines = start(site, *names, options=(*WATCHED, *settings))
+    site.publish(events(range(6), hanging=(3,)))
+    assert [engine.wait_stopped(120) for engine in engines] == [1, 1]
+    assert (ids(site.outputs()), ids(code_rows(site))) == ([0, 1, 2], [0, 1, 2])
+    assert site.bad_events()[1:] == []
+    assert all("on-hang is stop" in engine.log_tail() for engine in engines)
+
+
+def test_an_upgrade_of_the_code_lifts_a_quarantine(made: Any) -> None:
+    """The new code gets the events that follow, and decisions about the old code stay where they were."""
+    site = made(project())
+    (before,) = start(site, "one")
+    site.publish(events(range(8), hanging=(1, 3, 5)))
+    wait_until(lambda: len(site.bad_events()) >= 6, "the quarantine", 120)
+    site.publish(events(range(8, 10)), "more.csv")
+    site.wait_for_outputs(10)
+    bad = site.bad_events()[1:]
+    assert (sum("code-deadline" in line for line in bad), sum("code-quarantined" in line for line in bad)) == (3, 4)
+    before.request_stop()
+    before.wait_stopped()
+    site.project.write_text(project(text=PYTHON.replace("(a|aa)+$", "a+$")))
+    done = site.run("upgrade", str(site.project), *site.places[:2], "--prefix", site.prefix, "--empty")
+    assert done.returncode == 0, done.stderr
+    start(site, "one")
+    site.publish(events(range(10, 13), hanging=(11,)), "last.csv")
+    wait_until(lambda: len(code_rows(site)) >= 6, "the rows of the new code", 120)
+    assert ids(code_rows(site)) == [0, 2, 4, 10, 11, 12]
+    assert len(site.bad_events()[1:]) == 7
+
+
+def test_a_replay_refuses_the_event_as_a_group_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop.yaml").write_text(project())
+    (tmp_path / "in.csv").write_text(events(range(6), hanging=(3,)))
+    words = ("--in", "sales/orders=in.csv", "--out", "sales/code=code.csv", "--out", "sales/kept=kept.csv", "--bad", "bad.csv")
+    done = hotspare("replay", "shop.yaml", *words, "--code-deadline-ms", "700")
+    assert done.returncode == 0, done.stderr
+    assert ids((tmp_path / "kept.csv").read_text().splitlines()) == list(range(6))
+    assert ids((tmp_path / "code.csv").read_text().splitlines()) == [0, 1, 2, 4, 5]
+    (bad,) = (tmp_path / "bad.csv").read_text().splitlines()[1:]
+    assert "code-deadline" in bad and "in.csv" in bad
+    assert "the replay begins again" in done.stderr
+    piped = hotspare("replay", "shop.yaml", *words[:2], "--out", "sales/kept=/dev/stdout", "--code-deadline-ms", "700")
+    assert piped.returncode == 2 and "cannot be emptied" in piped.stderr
 
 
 def test_lua_code_that_never_ends(made: Any) -> None:

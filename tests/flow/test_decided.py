@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -78,7 +79,7 @@ def rows(text: str = GIVEN) -> pa.RecordBatch:
 
 
 def place(offset: int, index: int = 0, window: str = "q/coded", topic: str = "q/given") -> CallPlace:
-    return CallPlace(topic, 0, offset, index, window)
+    return CallPlace(topic, 0, offset, index, window, plan().window_versions.get(window, ""))
 
 
 def decided(*places: CallPlace, cause: HangCause = HangCause.DEADLINE) -> list[Decision]:
@@ -137,6 +138,32 @@ def test_after_three_decisions_the_window_refuses_every_event() -> None:
         (4, 1, "code-quarantined"),
     ]
     assert len(decisions_of(pipeline.freeze().header)) == 4
+
+
+def test_decisions_about_a_window_that_an_upgrade_changed_refuse_nothing() -> None:
+    """They still count as applied: the next upgrade may bring the window back as it was."""
+    others = [
+        replace(place(0, 0), version="0" * 12),
+        replace(place(0, 1), version="0" * 12),
+        replace(place(2, 0), version="1" * 12),
+    ]
+    pipeline = Pipeline.fresh(plan())
+    pipeline.set_decisions(decided(*others, place(4, 0)))
+    pipeline.stop_before(others)
+    assert [each[:3] for each in bad_rows(pipeline.feed(rows()))] == [(4, 0, "code-deadline")]
+    assert [each.place for each in decisions_of(pipeline.freeze().header)] == [*others, place(4, 0)]
+    assert not pipeline.missing_decisions
+
+
+def test_the_version_of_a_window_follows_its_code_and_modules() -> None:
+    def versions(text: str) -> dict[str, str]:
+        return dict(compile_plan(load_text(text).resolved).window_versions)
+
+    text = PROJECT.partition("---")[0]
+    changed = versions(text.replace('data["x"] + 1', 'data["x"] + 3'))
+    assert {name for name, version in versions(text).items() if changed[name] != version} == {"q/coded"}
+    described = versions(text.replace("next_to: {type: copy}", "next_to: {type: copy, description: hm}"))
+    assert described == versions(text)
 
 
 def test_heartbeats_in_quarantine_cause_nothing() -> None:
@@ -293,7 +320,7 @@ def test_a_window_over_columns_calls_its_code_row_by_row() -> None:
     """The two rows of an update are two calls at one place."""
     pipeline, (_, slot) = Pipeline.fresh(plan()), _slot()
     pipeline.attach_board(slot)
-    pipeline.row_by_row(["q/columns"])
+    pipeline.row_by_row([place(0, window="q/columns")])
     made = pipeline.feed(rows())
     assert slot.positions("q/columns") == [(o, i, 1) for o, i in ((0, 0), (0, 1), (2, 0), (2, 0), (2, 1), (4, 0), (4, 1))]
     assert joined([made]) == joined([Pipeline.fresh(plan()).feed(rows())])

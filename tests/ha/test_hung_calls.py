@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
+from hotspare.base.choices import EventPolicy
 from hotspare.bus.contract import Progress
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.effects.hung_calls import read_attempts
@@ -43,13 +44,13 @@ def test_one_start_counts_once_and_a_call_for_many_rows_not_at_all() -> None:
     assert hung_calls.places_to_stop_before([attempt("a"), attempt("a")], ()) == {}
     many = [attempt("a", rows=7), attempt("b", rows=7)]
     assert hung_calls.places_to_stop_before(many, ()) == {}
-    assert hung_calls.windows_to_call_by_row(many, ()) == ("q/w",)
+    assert hung_calls.calls_to_divide(many, ()) == (PLACE,)
 
 
 def test_a_decided_place_stops_no_engine() -> None:
     both = [attempt("a"), attempt("b")]
     assert hung_calls.places_to_stop_before(both, (DECIDED,)) == {}
-    assert hung_calls.windows_to_call_by_row([attempt("a", rows=7)], (DECIDED,)) == ()
+    assert hung_calls.calls_to_divide([attempt("a", rows=7)], (DECIDED,)) == ()
 
 
 def test_a_decision_survives_its_record_and_is_neither_a_stream_nor_a_change_of_the_project() -> None:
@@ -65,7 +66,7 @@ def test_a_reset_group_has_no_decisions() -> None:
     assert hung_calls.parsed_decisions({name: replace(each, sequence=0) for name, each in record.items()}) == ()
 
 
-@pytest.mark.parametrize("name", ["!", "![]", "!{", '!["t",0,1,0,"w","other"]', '!["t",0]'])
+@pytest.mark.parametrize("name", ["!", "![]", "!{", '!["t",0,1,0,"w","v","other"]', '!["t",0]'])
 def test_a_record_of_another_version_is_no_decision(name: str) -> None:
     assert hung_calls.parsed_decisions({name: Progress(1, None, 0, 7)}) == ()
 
@@ -75,6 +76,19 @@ def test_the_active_engine_decides_with_its_next_transaction() -> None:
     view = stopped(active(), hung_calls=known)
     assert do.Publish() in decide(view)
     assert hung_calls.due_decision(view) == Decision(PLACE, HangCause.MEMORY, 5)
+
+
+def test_with_stop_the_active_engine_ends_once_all_is_committed() -> None:
+    known = HungCalls(places={PLACE: HangCause.MEMORY}, policy=EventPolicy.STOP)
+    pending, done = stopped(active(), committed=2, hung_calls=known), stopped(active(), hung_calls=known)
+    assert (hung_calls.due_decision(pending), hung_calls.due_decision(done)) == (None, None)
+    (leave,) = (each for each in decide(done) if isinstance(each, do.Leave))
+    assert str(PLACE) in leave.sentence and "on-hang is stop" in leave.sentence
+    assert not any(isinstance(each, do.Leave) for each in decide(pending))
+    assert do.Publish() in decide(pending)
+    passed = stopped(active(), committed=4, hung_calls=known)
+    assert not any(isinstance(each, do.Leave) for each in decide(passed))
+    assert not any(isinstance(each, do.Leave) for each in decide(stopped(standby(), hung_calls=known)))
 
 
 def test_nothing_is_decided_by_a_spare_or_in_a_promotion() -> None:

@@ -1,6 +1,7 @@
 """An engine joins only with the same project, the same origin, a state that can be continued, and a bus that still has the
 input."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,16 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.base.choices import OnPoison
+from hotspare.base.choices import EventPolicy
 from hotspare.base.errors import PositionLost, ProjectChanged, StateError, TopicOwned, UsageError
 from hotspare.base.shard import Shard
 from hotspare.bus.contract import Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
-from hotspare.coordination.contract import Member
+from hotspare.coordination.contract import Coordination, Member
 from hotspare.coordination.memory import MemoryCoordination, MemoryCoordinationClient
 from hotspare.ha.effects.joining import (
     JoinProcedure,
     ProjectIdentity,
+    agree_on_hang,
     agree_on_origin,
     agree_on_poison,
     agree_on_skew,
@@ -33,7 +35,7 @@ from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OutputStream
 from tests.simulation.script import Script
 from tests.simulation.world import GROUP, SETTINGS
 
-ASKED = st.sampled_from([None, *OnPoison])
+ASKED = st.sampled_from([None, *EventPolicy])
 TOPICS = GroupTopics((InboundTopic("in", 2),), (OutputStream("q/a", "out"),))
 
 
@@ -346,20 +348,22 @@ def test_a_project_that_an_engine_of_before_runs_is_not_divided() -> None:
     assert list(coordination.groups()) == ["p.shop"]
 
 
-@given(ASKED, st.lists(ASKED))
+@given(st.sampled_from([agree_on_poison, agree_on_hang]), ASKED, st.lists(ASKED))
 def test_all_engines_do_what_the_first_was_asked_to_do_or_do_not_join(
-    first: OnPoison | None, others: list[OnPoison | None]
+    agree: Callable[[Coordination, str, EventPolicy | None], EventPolicy],
+    first: EventPolicy | None,
+    others: list[EventPolicy | None],
 ) -> None:
-    """The whole group has one policy for an event on which an engine fails."""
+    """The whole group has one policy for an event on which an engine fails, and one for an event whose calls do not end."""
     coordination = MemoryCoordination().client("e")
-    stands = agree_on_poison(coordination, "g", first)
-    assert stands is (first or OnPoison.BAD_EVENT)
+    stands = agree(coordination, "g", first)
+    assert stands is (first or EventPolicy.BAD_EVENT)
     for asked in others:
         if asked in (None, stands):
-            assert agree_on_poison(coordination, "g", asked) is stands
+            assert agree(coordination, "g", asked) is stands
         else:
             with pytest.raises(UsageError, match=f"group g uses {stands.value}"):
-                agree_on_poison(coordination, "g", asked)
+                agree(coordination, "g", asked)
 
 
 def test_a_value_of_a_newer_hotspare_is_refused() -> None:

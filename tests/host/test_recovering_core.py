@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +19,14 @@ from hotspare.base.errors import PoisonousEvent, SnapshotDamaged, StateError
 from hotspare.bus.contract import TICK_HEADER, Bus, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.coordination.memory import MemoryCoordination
+from hotspare.flow import step as flow_step
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.ha.rules.settings import GroupTopics, InboundTopic, OnPoison
+from hotspare.ha.rules.settings import EventPolicy, GroupTopics, InboundTopic
 from hotspare.host.recovering_core import RecoveringCore, RecoveringCoreFactory, Recovery
 from hotspare.projects.load import load_text
+from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.batch import BAD_STREAM
 from hotspare.rows.chunk import Chunk, Timeline
 from hotspare.runners import contract as runner
@@ -46,7 +49,8 @@ queries:
       loose: {type: source, opcodes: any, schema: "id*:int64,v:int64,s:string"}
       kept: {type: copy, retention: {bytime_sliding: 2 seconds}, publish: true}
       counted: {type: functional, schema: "id*:int64,v:int64,n:int64", functions: {n: eventCounter()}, publish: true}
-    edges: [loose -> kept, kept -> counted]
+      beside: {type: filter, condition: v > 0, publish: true}
+    edges: [loose -> kept, kept -> counted, loose -> beside]
 """
 POISON = 13
 TOPIC = Partition("in")
@@ -91,7 +95,7 @@ class Group:
 
     limits = LIMITS
 
-    def __init__(self, values: Sequence[int | None], on_poison: OnPoison = OnPoison.BAD_EVENT) -> None:
+    def __init__(self, values: Sequence[int | None], on_poison: EventPolicy = EventPolicy.BAD_EVENT) -> None:
         times = itertools.count(1_000_000, 700_000)
         self.bus: Bus = MemoryBus(clock=lambda: next(times)).client("e")
         self.bus.create_topic(TOPIC.topic)
@@ -139,7 +143,7 @@ VALUES = st.lists(st.sampled_from([1, 2, POISON, 3, None]), min_size=1, max_size
 def test_every_engine_refuses_the_same_events_however_its_batches_are_cut(
     values: list[int | None], one: int, other: int, snapshots: set[int]
 ) -> None:
-    """The result is as if the head had refused them: other windows hold what they would hold without the events."""
+    """The window that fails refuses them, and all others get them."""
     results = []
     for rows_max in (one, other):
         group = Group(values)
@@ -156,24 +160,44 @@ def test_every_engine_refuses_the_same_events_however_its_batches_are_cut(
     made = results[0][0]
     bad = made[BAD_STREAM].to_pylist() if BAD_STREAM in made else []
     assert [row["hs:offset"] for row in bad] == [offset for offset, value in enumerate(values) if value == POISON]
-    assert {(row["reason"], row["window"], row["hs:index"]) for row in bad} <= {("poison", "cq/loose", 0)}
+    assert {(row["reason"], row["window"], row["hs:index"]) for row in bad} <= {("poison", "cq/kept", 0)}
     sequences = made["cq/kept"]["hs:sequence"].to_pylist() if "cq/kept" in made else []
     assert sequences == list(range(1, len(sequences) + 1))
+    whole = joined([Group(values).core().feed(Group(values).decoded())])
+    assert whole.get("cq/beside") == made.get("cq/beside")
 
 
-def test_the_bad_event_says_what_came_and_of_the_error_its_class() -> None:
-    """The rest of an error, such as an address, differs between engines."""
+def test_the_bad_event_names_the_window_and_says_what_came() -> None:
+    """The error, such as an address in it, differs between engines, so only the log has it."""
     group = Group([1, POISON])
     with planted(on_poison_value):
         outputs = group.core().feed(group.decoded())
     (bad,) = outputs[BAD_STREAM].to_pylist()
-    assert (bad["reason"], bad["text"], bad["window"]) == ("poison", "P,1,13,s1", "cq/loose")
-    assert bad["message"] == "window cq/loose: the engine fails on this event (Planted)"
-    assert "offset 1 of in, partition 0" in group.told[-1]
+    assert (bad["reason"], bad["text"], bad["window"]) == ("poison", "I,1,13,s1", "cq/kept")
+    assert bad["message"] == BadReason.POISON.sentence
+    assert POISON in outputs["cq/beside"]["v"].to_pylist()
+    assert "offset 1 of in, partition 0" in group.told[-1] and "Planted" in group.told[-1]
+
+
+def test_an_event_on_which_no_single_window_fails_is_refused_altogether(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine fails when it writes outputs."""
+    group, write = Group([1, POISON, 2]), flow_step.number_and_write
+
+    def failing(chunk: Chunk, *rest: Any) -> pa.RecordBatch:
+        if np.any(chunk.lanes[:, 1] == POISON):
+            raise Planted
+        return write(chunk, *rest)
+
+    monkeypatch.setattr(flow_step, "number_and_write", failing)
+    outputs = group.core().feed(group.decoded())
+    bad = outputs[BAD_STREAM].to_pylist()
+    assert [(row["hs:offset"], row["window"], row["text"]) for row in bad] == [(1, "cq/loose", "P,1,13,s1")]
+    assert bad[0]["message"] == "window cq/loose: the engine fails on this event (Planted)"
+    assert POISON not in outputs["cq/beside"]["v"].to_pylist()
 
 
 def test_with_stop_the_engine_ends_and_names_the_event() -> None:
-    group = Group([1, 2, POISON, 3], OnPoison.STOP)
+    group = Group([1, 2, POISON, 3], EventPolicy.STOP)
     with planted(on_poison_value), pytest.raises(PoisonousEvent, match="event 0 of the message at offset 2 of in, partition 0"):
         group.core().feed(group.decoded())
 
@@ -205,7 +229,7 @@ def on_a_heartbeat(_: Chunk, time: Timeline) -> bool:
 def test_every_engine_refuses_the_same_ticks_however_its_batches_are_cut(
     values: list[int | None], one: int, other: int, messages_max: int
 ) -> None:
-    """Their time passes, no window sees them, and a bad event names the failing window."""
+    """Their time passes, the failing window does not see them, and a bad event names it."""
     results = []
     for rows_max in (one, other):
         group = Group(values)
@@ -220,7 +244,7 @@ def test_every_engine_refuses_the_same_ticks_however_its_batches_are_cut(
     bad = results[0][0][BAD_STREAM].to_pylist() if BAD_STREAM in results[0][0] else []
     assert all(values[row["hs:offset"]] is None for row in bad)
     assert {(row["reason"], row["window"], row["text"]) for row in bad} <= {("poison", "cq/kept", "")}
-    assert {row["message"] for row in bad} <= {"window cq/kept: the engine fails at this tick (Planted)"}
+    assert {row["message"] for row in bad} <= {BadReason.POISON.sentence}
 
 
 def test_a_tick_on_which_the_engine_fails_is_a_bad_event() -> None:
@@ -233,7 +257,7 @@ def test_a_tick_on_which_the_engine_fails_is_a_bad_event() -> None:
 
 
 def test_with_stop_the_engine_ends_and_names_the_tick() -> None:
-    group = Group([1, None, 2], OnPoison.STOP)
+    group = Group([1, None, 2], EventPolicy.STOP)
     fails = planted(lambda _, time: len(time.heartbeat_rank) > 0)
     with fails, pytest.raises(PoisonousEvent, match="the tick at offset 1 of in, partition 0"):
         group.core().feed(group.decoded())
@@ -252,7 +276,8 @@ def test_what_was_poison_before_is_refused_again_when_the_state_is_made_anew() -
 def test_a_rebuilt_core_keeps_decisions_and_waits_at_the_same_places() -> None:
     """A step fails before a place at which the core has to stop; a snapshot beyond a decision that it lacks is not used."""
     group = Group([1, 2, POISON, 3, 4])
-    places = [CallPlace("in", 0, offset, 0, "cq/counted") for offset in (0, 3)]
+    version = plan().window_versions["cq/counted"]
+    places = [CallPlace("in", 0, offset, 0, "cq/counted", version) for offset in (0, 3)]
     decisions = [Decision(place, HangCause.DEADLINE, number) for number, place in enumerate(places, 1)]
     with planted(on_poison_value):
         known, core = group.core(), group.core()
@@ -296,7 +321,7 @@ def test_a_message_on_which_the_head_failed_is_told_or_ends_the_engine() -> None
     group.core().feed(refused)
     assert group.told == ["the engine fails on the message at offset 0 of in, partition 0, which becomes a bad event: m"]
     with pytest.raises(PoisonousEvent, match="the message at offset 0 of in"):
-        Group([1, 2], OnPoison.STOP).core().feed(refused)
+        Group([1, 2], EventPolicy.STOP).core().feed(refused)
 
 
 def test_what_is_made_anew_is_no_state_to_freeze_until_it_is_there() -> None:

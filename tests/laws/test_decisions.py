@@ -49,9 +49,10 @@ class Trial:
         messages = raw_messages(script, len(plan.entries))
         rows = Head.from_plan(plan).decode(pa.concat_batches(messages))
         names = [str(source) for source in plan.resolved.sources]
+        at = random.sample(positions(rows), min(rows.num_rows, random.randint(1, 7)))
         places = {
-            CallPlace(names[topic], partition, offset, index, random.choice(windows[:2]))
-            for topic, partition, offset, index in random.sample(positions(rows), min(rows.num_rows, random.randint(1, 7)))
+            CallPlace(names[topic], partition, offset, index, window, plan.window_versions[window])
+            for (topic, partition, offset, index), window in ((each, random.choice(windows[:2])) for each in at)
         }
         causes = list(HangCause)
         decisions = (Decision(place, random.choice(causes), number) for number, place in enumerate(sorted(places), 1))

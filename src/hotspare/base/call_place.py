@@ -20,22 +20,29 @@ ATTEMPT_PREFIX = "hang/"
 
 
 class HangCause(StrEnum):
-    """The limit that a call exceeded."""
+    """Why a call did not end: the limit that it exceeded, or a crash of its process."""
 
     DEADLINE = "deadline"
     MEMORY = "memory"
+    CRASH = "crash"
+    """A signal of the process's own, such as SIGSEGV, ended it within the call."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class CallPlace:
     """The position of the event or tick that caused a call, and the window whose code was called. Equal in every engine of a
-    group."""
+    group.
+
+    `version`: that of the window (`Plan.window_versions`). A window that an upgrade changed is another one, so neither attempts nor
+    decisions about it count any more.
+    """
 
     topic: str
     partition: int
     offset: int
     index: int
     window: str
+    version: str = ""
 
     def __str__(self) -> str:
         message = f"the message at offset {self.offset} of {self.topic}, partition {self.partition}"
@@ -62,7 +69,8 @@ class CallAttempt:
     def fact_name(self) -> str:
         """The name of the fact: equal for equal place, rows and start."""
         at = self.place
-        return f"{ATTEMPT_PREFIX}{at.topic}/{at.partition}/{at.offset}/{at.index}/{at.window}/{self.rows}/{self.start}"
+        position = f"{at.topic}/{at.partition}/{at.offset}/{at.index}"
+        return f"{ATTEMPT_PREFIX}{position}/{at.window}/{at.version}/{self.rows}/{self.start}"
 
     def to_bytes(self) -> bytes:
         return json.dumps(asdict(self), sort_keys=True).encode()
@@ -92,6 +100,6 @@ class Decision:
     @classmethod
     def from_list(cls, stored: Sequence[Any]) -> Decision:
         """Parses the form of `to_list`. Raises ValueError or TypeError."""
-        topic, partition, offset, index, window, cause, number = stored
-        place = CallPlace(str(topic), int(partition), int(offset), int(index), str(window))
+        topic, partition, offset, index, window, version, cause, number = stored
+        place = CallPlace(str(topic), int(partition), int(offset), int(index), str(window), str(version))
         return cls(place, HangCause(cause), int(number))

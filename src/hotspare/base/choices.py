@@ -66,8 +66,9 @@ class CreateTime(Enum):
     windows."""
 
 
-class OnPoison(Enum):
-    """The action of a group on an event on which the engine itself fails, again and from the same state."""
+class EventPolicy(Enum):
+    """The action of a group on an event that it cannot compute: the engine itself fails on it, again and from the same state, or a
+    call of user code for it does not end."""
 
     BAD_EVENT = "bad-event"
     """The event becomes a bad event, and the group continues."""

@@ -64,6 +64,14 @@ ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="With --runner partitioned: set this Spark option; may be repeated."),
 ]
+CodeDeadlineOption = Annotated[
+    int,
+    typer.Option(
+        metavar="MS",
+        min=0,
+        help="If one call of user code uses this many ms of processor time, make its event a bad event, and begin again; 0: never.",
+    ),
+]
 BatchOption = Annotated[
     int, typer.Option(min=1, help="Process at most this many messages at once; the outputs do not depend on it.")
 ]
@@ -92,6 +100,7 @@ def command(
     memory: MemoryOption = "",
     page_folder: PageFolderOption = None,
     home: HomeOption = None,
+    code_deadline_ms: CodeDeadlineOption = 10_000,
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs.
 
@@ -100,9 +109,8 @@ def command(
     advances until all time limits of patterns have expired.
     """
     from hotspare.adapters.files.output_rows import FileStyle
-    from hotspare.cli.replaying.plan import ReplayRequest, prepare_replay
-    from hotspare.cli.shared.values import csv_style, parse_assignments, parse_memory_option, parse_path_assignments
-    from hotspare.table.page_cache.open import page_cache_for
+    from hotspare.cli.replaying.plan import ReplayRequest
+    from hotspare.cli.shared.values import csv_style, parse_assignments, parse_path_assignments
 
     request = ReplayRequest(
         project=project,
@@ -125,9 +133,20 @@ def command(
     if runner is RunnerKind.PARTITIONED:
         _run_tables(request, master, conf or ())
         return
+    _run(_prepared(request, memory, page_folder, code_deadline_ms), runner, head)
+
+
+def _prepared(request: ReplayRequest, memory: str, page_folder: Path | None, code_deadline_ms: int) -> Replay:
+    """Returns the replay with its memory budget and its watched calls, and prints warnings."""
+    from hotspare.cli.replaying.plan import prepare_replay
+    from hotspare.cli.shared.values import parse_memory_option
+    from hotspare.host.watchdog.attach import watched_calls
+    from hotspare.table.page_cache.open import page_cache_for
+
     budget, replay = parse_memory_option(memory, page_folder), prepare_replay(request)
     _warn(replay)
-    _run(dataclasses.replace(replay, page_budget=page_cache_for(budget, page_folder)), runner, head)
+    calls = watched_calls(replay.plan, code_deadline_ms)
+    return dataclasses.replace(replay, page_budget=page_cache_for(budget, page_folder), calls=calls)
 
 
 def _warn(replay: Replay) -> None:

@@ -11,12 +11,12 @@ import typer
 
 from hotspare.base.choices import (
     CreateTime,
+    EventPolicy,
     HeadPlace,
     JoinFrom,
     LogFormat,
     LogLevel,
     OnDivergence,
-    OnPoison,
     OtherStore,
     Restart,
     RunnerKind,
@@ -111,6 +111,14 @@ RestartOption = Annotated[
         rich_help_panel=_FAILOVER,
     ),
 ]
+HttpOption = Annotated[
+    str,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="Answer GET /livez at this address, also while user code computes for ever; by default nowhere.",
+        rich_help_panel=_FAILOVER,
+    ),
+]
 CodeDeadlineOption = Annotated[
     int,
     typer.Option(
@@ -201,9 +209,15 @@ DivergenceSetting = Annotated[
     OnDivergence, settings_file_option("Stop, or continue as a spare of last resort, if only this engine's outputs differ.")
 ]
 PoisonSetting = Annotated[
-    OnPoison | None,
+    EventPolicy | None,
     settings_file_option(
         "If the engine repeatedly fails on an event: make it a bad event, or stop; by default as the group does already."
+    ),
+]
+HangSetting = Annotated[
+    EventPolicy | None,
+    settings_file_option(
+        "If calls of user code for an event do not end: make it a bad event, or stop; by default as the group does already."
     ),
 ]
 TaskLeaseSetting = Annotated[
@@ -238,6 +252,7 @@ def command(
     spare: SpareOption = SpareKind.HOT,
     join: JoinOption = JoinFrom.SNAPSHOT,
     restart: RestartOption = Restart.ALWAYS,
+    http: HttpOption = "",
     code_deadline_ms: CodeDeadlineOption = 10_000,
     snapshots: SnapshotsOption = None,
     restore: RestoreOption = "",
@@ -260,6 +275,7 @@ def command(
     messages_max: MessagesSetting = 20_000,
     on_divergence: DivergenceSetting = OnDivergence.STOP,
     on_poison: PoisonSetting = None,
+    on_hang: HangSetting = None,
     task_lease_ms: TaskLeaseSetting = 10_000,
     rebalance_after_ms: RebalanceSetting = 60_000,
 ) -> None:
@@ -267,15 +283,24 @@ def command(
     from hotspare.host.options import BatchLimits, EngineOptions, GroupSettings, default_engine_name
 
     group = GroupSettings(skew_max_ms=skew_max_ms, on_divergence=on_divergence, on_poison=on_poison, other_store=other_store)
-    group = replace(group, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms)
+    group = replace(group, held_bytes_max=held_bytes_max, bus_retention_ms=bus_retention_ms, lease_ms=lease_ms, on_hang=on_hang)
     group = replace(group, pipeline_stall_ms=pipeline_stall_ms, **snapshot_settings(snapshots or ()))
     options = EngineOptions(project, bus, prefix, coordination, store, engine or default_engine_name(), address, listen, runner)
     options = replace(options, head_place=head, create_time=create_time, settings=group, join=join, start=start, spare=spare)
-    options = replace(options, project_name=project_name, shards=shards, home=home, code_deadline_ms=code_deadline_ms)
-    options = replace(options, limits=BatchLimits(messages_max=messages_max), code_memory_bytes=parse_code_memory(code_memory))
+    options = replace(options, project_name=project_name, shards=shards, home=home, limits=BatchLimits(messages_max=messages_max))
     options = replace(options, properties=parse_properties(set_ or ()), bindings=parse_bindings(bind or ()))
-    options = _with_state(options, restore, memory, page_folder)
+    options = _with_state(_with_watch(options, code_deadline_ms, code_memory, http, restart), restore, memory, page_folder)
     _start(options, (log_format, log_level), _Spark(master, tasks, conf or (), spark_ui, task_lease_ms, rebalance_after_ms))
+
+
+def _with_watch(options: EngineOptions, code_deadline_ms: int, code_memory: str, http: str, restart: Restart) -> EngineOptions:
+    """Returns the options with the limits of calls. Raises UsageError if nothing could answer at `http`, which the parent does."""
+    from hotspare.base.addresses import checked_host_port
+
+    if http:
+        refuse_ineffective({"--http": restart is Restart.NEVER}, "with --restart never", "leave one of them out")
+        checked_host_port(http, "--http")
+    return replace(options, code_deadline_ms=code_deadline_ms, code_memory_bytes=parse_code_memory(code_memory))
 
 
 def _with_state(options: EngineOptions, restore: str, memory: str, page_folder: Path | None) -> EngineOptions:

@@ -1,12 +1,15 @@
-"""Decisions about calls of user code, as a step applies them: a window refuses all that a decided position causes in it.
+"""Refusals by single windows in a step: a window refuses all that a position causes in it if the group has decided so because a
+call of user code did not end, or if the engine itself fails there (`flow.poison`).
 
 A decision is applied at the first row of its partition at or after its position. The state lists the decisions that it applied, in
 that order; two states with equal lists and equal rows behind them are equal, however the rows were cut. After three decisions about
-a window its code is not called any more, and all its further rows are bad events.
+a window its code is not called any more, and all its further rows are bad events. A window that an upgrade changed is another one:
+decisions about what it was do not count.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -16,32 +19,39 @@ import pyarrow as pa
 from hotspare.base.call_board import CallSlot
 from hotspare.base.call_place import CallPlace, Decision, HangCause
 from hotspare.flow.plan import Node, Plan
+from hotspare.flow.poison import Poison
 from hotspare.flow.project_state import PartitionKey, State
 from hotspare.model.events import Opcode
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.chunk import NO_BOARD, NO_END, Chunk, Int64s, Positions, Timeline
-from hotspare.rows.merged import MergedRows
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.table.strings import StringTable
 from hotspare.windows.shared.keyed import bad_events
 
 QUARANTINE_DECISIONS = 3
 """The number of decisions about a window after which it refuses every event."""
-_REASON = {HangCause.DEADLINE: BadReason.CODE_DEADLINE, HangCause.MEMORY: BadReason.CODE_MEMORY}
-_REASONS = (*_REASON.values(), BadReason.CODE_QUARANTINED)
+_REASON = {
+    HangCause.DEADLINE: BadReason.CODE_DEADLINE,
+    HangCause.MEMORY: BadReason.CODE_MEMORY,
+    HangCause.CRASH: BadReason.CODE_CRASH,
+}
+_REASONS = (*_REASON.values(), BadReason.CODE_QUARANTINED, BadReason.POISON)
 _CAUSES = [(str(reason), reason.sentence) for reason in _REASONS]
-_QUARANTINED = len(_REASONS) - 1
+_QUARANTINED, _POISON = (_REASONS.index(reason) for reason in (BadReason.CODE_QUARANTINED, BadReason.POISON))
 
 
 @dataclass(frozen=True, slots=True)
 class CodeCalls:
     """How a core calls user code. `slot`: where it shows its calls. `topics`: the number of each topic by name. `decisions`: those
-    of the group, by number. `row_by_row`: windows over columns that call their code for one row at a time."""
+    of the group, by number. `row_by_row`: the nodes of windows over columns that call
+    their code for one row at a time."""
 
     slot: CallSlot = NO_BOARD
     topics: Mapping[str, int] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
-    row_by_row: frozenset[str] = frozenset()
+    row_by_row: frozenset[int] = frozenset()
+    failed: tuple[Poison, ...] = ()
+    """The rows that nodes refuse because the engine fails on them."""
 
     def partition_of(self, place: CallPlace) -> PartitionKey | None:
         """Returns the partition of a place; None if the project does not read the topic."""
@@ -68,6 +78,13 @@ class RefusedRanks:
     ranks: Int64s
     reasons: Int64s
     quarantine: int
+
+    def with_poison(self, rank: int) -> RefusedRanks:
+        """Returns these ranks and `rank`, on which the engine fails."""
+        if rank >= self.quarantine or rank in self.ranks:
+            return self
+        at = int(np.searchsorted(self.ranks, rank))
+        return replace(self, ranks=np.insert(self.ranks, at, rank), reasons=np.insert(self.reasons, at, _POISON))
 
     def without_refused(
         self, node: Node, inputs: Sequence[Chunk | None], strings: StringTable
@@ -128,21 +145,20 @@ def decisions_in_step(
     plan: Plan, state: State, calls: CodeCalls, positions: Positions
 ) -> tuple[tuple[Decision, ...], dict[int, RefusedRanks]]:
     """Returns the decisions that a step over rows at `positions` applies, in their order, and what nodes refuse in it."""
-    if not calls.decisions and not state.decisions:
+    if not calls.decisions and not state.decisions and not calls.failed:
         return (), {}
     passes = sorted(_passes(state, calls, positions), key=lambda each: (each.rank, each.decision.number))
-    counts: dict[str, int] = {}
-    for decision in state.decisions:
-        counts[decision.place.window] = counts.get(decision.place.window, 0) + 1
-    refused = {
-        node: RefusedRanks(_NO_RANKS, _NO_RANKS, 0)
-        for window, node in plan.window_nodes.items()
-        if counts.get(window, 0) >= QUARANTINE_DECISIONS
-    }
-    for window in dict.fromkeys(each.decision.place.window for each in passes):
-        node, own = plan.window_nodes.get(window), [each for each in passes if each.decision.place.window == window]
+    counts = Counter(node for each in state.decisions if (node := plan.node_of(each.place)) is not None)
+    refused = {node: RefusedRanks(_NO_RANKS, _NO_RANKS, 0) for node in sorted(counts) if counts[node] >= QUARANTINE_DECISIONS}
+    for node in dict.fromkeys(plan.node_of(each.decision.place) for each in passes):
         if node is not None and node not in refused:
-            refused[node] = _refused(own, QUARANTINE_DECISIONS - counts.get(window, 0), len(positions.topics))
+            own = [each for each in passes if plan.node_of(each.decision.place) == node]
+            refused[node] = _refused(own, QUARANTINE_DECISIONS - counts[node], len(positions.topics))
+    for poison in calls.failed:
+        rank = row_at(positions, poison.topic, poison.partition, poison.offset, poison.index)
+        if poison.node is not None and rank >= 0:
+            others = refused.get(poison.node, RefusedRanks(_NO_RANKS, _NO_RANKS, len(positions.topics)))
+            refused[poison.node] = others.with_poison(rank)
     return tuple(each.decision for each in passes), refused
 
 
@@ -186,9 +202,7 @@ def _refused(passes: Sequence[_Pass], until_quarantine: int, rows: int) -> Refus
 _NO_RANKS: Int64s = np.empty(0, np.int64)
 
 
-def row_at(rows: MergedRows, place: CallPlace, key: PartitionKey) -> int:
-    """Returns the number of the row at the position of `place`, in partition `key`; -1 if `rows` does not have it."""
-    names = ("topic", "partition", "offset", "index")
-    of = zip(names, (*key, place.offset, place.index), strict=True)
-    found = np.flatnonzero(np.logical_and.reduce([rows.column(name) == value for name, value in of]))
+def row_at(positions: Positions, *wanted: int) -> int:
+    """Returns the number of the row at a position: topic index, partition, offset and index; -1 if no row is there."""
+    found = np.flatnonzero(np.logical_and.reduce([column == value for column, value in zip(positions, wanted, strict=True)]))
     return int(found[0]) if len(found) else -1

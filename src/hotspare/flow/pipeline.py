@@ -140,7 +140,7 @@ class Pipeline:
         compute, even if one event or tick causes many rows.
 
         The caller must consume all parts (`is_between_batches`). `take` is called before each step with the count of available
-        rows, and returns how many of them to step. `known`: rows already found to be poison; they become bad rows.
+        rows, and returns how many of them to step. `known`: rows already found to be poison; they are refused.
         While the core stops (`stopped_at`), every part is empty.
 
         Raises StateError if the rows have another form, or a partition was not declared; PositionOrder if they do not continue the
@@ -163,7 +163,7 @@ class Pipeline:
         self, decoded: pa.RecordBatch | pa.Table, found: Callable[[Poison], None], known: Sequence[Poison] = ()
     ) -> Iterator[dict[str, pa.RecordBatch]]:
         """Yields parts as `compute_parts` does, for rows on which a step has failed (`flow.poison`). An event or tick on which a
-        step fails alone is passed to `found`, which may raise, and becomes a bad row. The pipeline must be restored first: a failed
+        step fails alone is passed to `found`, which may raise, and is refused. The pipeline must be restored first: a failed
         step leaves its state invalid."""
         ready = deque(self._ready(decoded, known))
         if not ready:
@@ -207,10 +207,9 @@ class Pipeline:
 
     @property
     def _open_stops(self) -> frozenset[CallPlace]:
-        """The places before which the core stops now: of windows that it has, undecided, and not to be passed."""
+        """The places before which the core stops now: undecided, and not to be passed."""
         decided = {each.place for each in self._calls.decisions}
-        windows = self.plan.window_nodes
-        return frozenset(each for each in self._stops - decided - self._unlimited if each.window in windows)
+        return self._stops - decided - self._unlimited
 
     def _stop_at(self, row: MergedRows) -> CallPlace | None:
         """Returns the place before which the core stops if `row` is the next one; None if it does not stop."""
@@ -219,19 +218,22 @@ class Pipeline:
     def _first_row(self, rows: MergedRows, places: Collection[CallPlace]) -> int:
         """Returns the number of the first row that is at one of the places; -1 if none is."""
         keys = ((place, self._calls.partition_of(place)) for place in places)
-        found = (row_at(rows, place, key) for place, key in keys if key is not None)
+        found = (row_at(rows.positions, *key, place.offset, place.index) for place, key in keys if key is not None)
         return min((row for row in found if row >= 0), default=-1)
 
     def _ready(self, decoded: pa.RecordBatch | pa.Table, known: Sequence[Poison]) -> list[MergedRows]:
-        """Merges the decoded rows and returns those that may be stepped now, in order, with known poison replaced by bad rows."""
+        """Merges the decoded rows and returns those that may be stepped now, in order; the next steps refuse known poison."""
         if not decoded.schema.equals(self._schema):
             raise StateError("decoded rows do not have the columns of the project", detail=f"{decoded.schema}")
         for batch in [decoded] if isinstance(decoded, pa.RecordBatch) else decoded.to_batches():
             self._state.passed.update(self._merge.push(batch))
+        if known or self._calls.failed:
+            self._calls = replace(self._calls, failed=tuple(known))
         return [with_refused(self.plan, batch, known) for batch in self._merge.pull()]
 
-    def _step(self, state: State, rows: MergedRows) -> Iterator[dict[str, pa.RecordBatch]]:
-        return step(self.plan, state, rows, lambda: self._extra_rows, self._calls)
+    def _step(self, state: State, rows: MergedRows, refused: Sequence[Poison] = ()) -> Iterator[dict[str, pa.RecordBatch]]:
+        calls = replace(self._calls, failed=(*self._calls.failed, *refused)) if refused else self._calls
+        return step(self.plan, state, rows, lambda: self._extra_rows, calls)
 
     def _after_step(self) -> None:
         self._residence.evict_between_steps()
@@ -247,7 +249,8 @@ class Pipeline:
         self._calls = replace(self._calls, topics={name: i for i, name in enumerate(names[: len(self.plan.entries)])})
 
     def set_decisions(self, decisions: Sequence[Decision]) -> None:
-        """Sets all decisions of the group about calls, by number. They hold for steps that begin later."""
+        """Sets all decisions of the group about calls, by number. They hold for steps that begin later. Those about windows that
+        the project lacks or changed refuse nothing, but count as applied: a later upgrade may bring these windows back."""
         self._calls = replace(self._calls, decisions=tuple(decisions))
 
     @property
@@ -258,7 +261,7 @@ class Pipeline:
 
     def stop_before(self, places: Collection[CallPlace]) -> None:
         """Sets the places before which `compute_parts` stops unless they are decided: it processes no row at or after them."""
-        self._stops = frozenset(places)
+        self._stops = frozenset(each for each in places if self.plan.node_of(each) is not None)
 
     def pass_place(self, place: CallPlace) -> None:
         """Lets `compute_parts` compute the row at `place` without limits, and not stop before it."""
@@ -271,9 +274,10 @@ class Pipeline:
         place = self._stopped_at
         return place if place is not None and place in self._open_stops else None
 
-    def row_by_row(self, windows: Collection[str]) -> None:
-        """Sets the windows over columns, as `query/window`, that call their code for one row at a time. Outputs are the same."""
-        self._calls = replace(self._calls, row_by_row=frozenset(windows))
+    def row_by_row(self, places: Collection[CallPlace]) -> None:
+        """Sets the windows over columns that call their code for one row at a time: those of `places`. Outputs are the same."""
+        nodes = (self.plan.node_of(each) for each in places)
+        self._calls = replace(self._calls, row_by_row=frozenset(node for node in nodes if node is not None))
 
     def limit_part_rows(self, extra_rows: int) -> None:
         """Limits parts, from the next part on, to `extra_rows`, but never above the constructor's limit. The outputs do not depend

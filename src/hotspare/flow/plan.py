@@ -8,6 +8,7 @@ from enum import Enum
 from functools import cached_property
 from typing import NamedTuple
 
+from hotspare.base.call_place import CallPlace
 from hotspare.base.errors import Mistake, ProjectError
 from hotspare.formats.csv.rows import RowPrefix
 from hotspare.model.code import Module, Script
@@ -16,7 +17,7 @@ from hotspare.model.resolved import Resolved, ResolvedWindow
 from hotspare.model.retention_needs import RowFacts
 from hotspare.model.types import Field, FieldType, Schema
 from hotspare.model.window_type import type_of
-from hotspare.projects.fingerprint import resolved_hash
+from hotspare.projects.fingerprint import resolved_hash, window_version
 from hotspare.rows.batch import BAD_STREAM, TRACE_PREFIX
 from hotspare.rows.changelog import DISTINCT, PUBLISHED, Changelog, Keys, Opcodes
 from hotspare.rows.chunk import Chunk
@@ -168,6 +169,19 @@ class Plan:
     def window_nodes(self) -> Mapping[str, int]:
         """The number of the node that computes each window of the core, without its other stages, by window."""
         return {each.window: i for i, each in enumerate(self.nodes) if each.stage is Stage.WINDOW and not each.in_head}
+
+    @cached_property
+    def window_versions(self) -> Mapping[str, str]:
+        """A name for the meaning of each window in `window_nodes`, with all code that it calls: 12 hexadecimal digits, equal for
+        equal meanings."""
+        versions = {str(w.id): window_version(w) for w in self.resolved.windows}
+        return {window: versions[window] for window in self.window_nodes}
+
+    def node_of(self, place: CallPlace) -> int | None:
+        """Returns the number of the node whose calls `place` names; None if the project has no such window, or changed it."""
+        if self.window_versions.get(place.window) != place.version:
+            return None
+        return self.window_nodes[place.window]
 
     @cached_property
     def code_nodes(self) -> frozenset[int]:

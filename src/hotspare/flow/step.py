@@ -176,7 +176,7 @@ class Dataflow:
         """Returns the result of node i for its inputs and heartbeats. Raises WindowFailure."""
         node, slot = self._plan.nodes[i], self._calls.slot
         given = [chunk or nothing for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
-        if node.window in self._calls.row_by_row:
+        if i in self._calls.row_by_row:
             beats = replace(beats, is_row_by_row=True)
         slot.node = i
         try:
@@ -184,7 +184,7 @@ class Dataflow:
         except Exception as error:
             if not is_row_error(error):
                 raise
-            raise WindowFailure(node.window, error) from error
+            raise WindowFailure(node.window, i, error) from error
         finally:
             slot.end_window()
 
@@ -389,7 +389,7 @@ def _stepped(
 
 def _batch_columns(plan: Plan, state: State, batch: MergedRows) -> BatchColumns:
     column, count, topics = batch.fixed, batch.num_rows, len(plan.entries)
-    positions = Positions(column["topic"], column["partition"], column["offset"], column["index"])
+    positions = batch.positions
     time_us, ranks, ticks = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
     counts, ends = np.empty(ENTERED_WIDTH, np.int64), np.zeros(topics, np.int64)
     enter_rows(positions, column["time_us"], column["kind"], state.time_us, EnteredRows(time_us, ranks, ends, ticks, counts))

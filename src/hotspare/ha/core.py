@@ -88,8 +88,8 @@ class Core(Protocol):
         """The place before which `compute_parts` waits now; None if it does not. While it waits, all its parts are empty, and the
         core is not between batches."""
 
-    def row_by_row(self, windows: Collection[str]) -> None:
-        """Sets the windows over columns, as `query/window`, that call their code for one row at a time."""
+    def row_by_row(self, places: Collection[CallPlace]) -> None:
+        """Sets the windows over columns that call their code for one row at a time: those of `places`."""
 
     def adopt(self, stream: str, sequence: int, digest: int, last: tuple[int, int, int, int, int] | None) -> None:
         """Sets sequence and digest of the stream's newest output, and its id unless `last` is None. To be called only between

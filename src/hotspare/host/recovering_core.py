@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from hotspare.base.call_board import CallSlot, unwatched_slot
 from hotspare.base.call_place import CallPlace, Decision
-from hotspare.base.choices import OnPoison
+from hotspare.base.choices import EventPolicy
 from hotspare.base.errors import RESET_HINT, HotspareError, PoisonousEvent, StateError
 from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination
@@ -62,7 +62,7 @@ class Recovery:
     coordination: Coordination
     source: RunnerInput
     log_sentence: Callable[[str], None]
-    on_poison: OnPoison = OnPoison.BAD_EVENT
+    on_poison: EventPolicy = EventPolicy.BAD_EVENT
     known_poison: list[Poison] = field(default_factory=list)
     """Poison that was refused since the snapshot of the last rebuild."""
 
@@ -94,7 +94,7 @@ class Recovery:
             self._decide(where, row["bad"]["message"])
 
     def _decide(self, where: str, why: str) -> None:
-        if self.on_poison is OnPoison.STOP:
+        if self.on_poison is EventPolicy.STOP:
             hint = f"this is an error in hotspare: report it; or {RESET_HINT}, and start the group with on-poison: bad-event"
             raise PoisonousEvent(f"the engine fails on {where}", detail=why, hint=hint)
         self.log_sentence(f"the engine fails on {where}, which becomes a bad event: {why}")
@@ -109,14 +109,15 @@ class CodeOrders:
     decisions: Sequence[Decision] = ()
     stops: Collection[CallPlace] = ()
     passed: list[CallPlace] = field(default_factory=list)
-    windows_row_by_row: Collection[str] = ()
+    divided: Collection[CallPlace] = ()
+    """The places of calls whose windows are called row by row."""
 
     def apply_to(self, pipeline: Pipeline) -> None:
         pipeline.name_topics(self.topics)
         pipeline.attach_board(self.slot)
         pipeline.set_decisions(self.decisions)
         pipeline.stop_before(self.stops)
-        pipeline.row_by_row(self.windows_row_by_row)
+        pipeline.row_by_row(self.divided)
         for place in self.passed:
             pipeline.pass_place(place)
 
@@ -264,8 +265,8 @@ class RecoveringCore:
     def stopped_at(self) -> CallPlace | None:
         return self._pipeline.stopped_at
 
-    def row_by_row(self, windows: Collection[str]) -> None:
-        self._code.windows_row_by_row = frozenset(windows)
+    def row_by_row(self, places: Collection[CallPlace]) -> None:
+        self._code.divided = frozenset(places)
         self._apply_orders()
 
     def set_partitions(self, partitions: Iterable[tuple[int, int]], skew_max_us: int | None = None) -> None:

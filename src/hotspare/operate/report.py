@@ -31,7 +31,7 @@ Digests are 16 hexadecimal digits; other quantities are numbers. A value that is
 | `progress` | what the bus has committed of each stream |
 | `hung_calls` | the calls of user code that did not end, by the event (or tick) and window |
 | `hung_calls[].starts`, `engines` | how many starts of engines ended there, and which engines these were |
-| `hung_calls[].cause`, `used_ms` | `deadline` or `memory`, and the processor time of the longest such call |
+| `hung_calls[].cause`, `used_ms` | `deadline`, `memory` or `crash`, and the processor time of the longest such call |
 | `hung_calls[].decision` | the number of the decision that the window refuses what the event causes; null while undecided |
 | `newest_snapshot` | the newest that may be restored, with the engine that wrote it |
 | `snapshots[].status` | `candidate`, `confirmed` (may be restored) or `damaged` |

@@ -56,6 +56,13 @@ def window_meaning(resolved: ResolvedWindow) -> dict[str, str]:
     return {what: said for what, said in _window(resolved).items() if what not in of_stream}
 
 
+def window_version(resolved: ResolvedWindow) -> str:
+    """Returns 12 hexadecimal digits, equal for windows of equal meaning whose code calls modules of equal meaning."""
+    meaning = [window_meaning(resolved), {str(module): module.meaning() for module in resolved.modules}]
+    text = json.dumps(meaning, ensure_ascii=True, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:12]
+
+
 def stream_meaning(resolved: ResolvedWindow) -> dict[str, str]:
     """Returns the properties that determine which outputs of a window its stream holds; empty if it holds all outputs unchanged and
     no beats."""

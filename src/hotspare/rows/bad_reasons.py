@@ -58,6 +58,8 @@ class BadReason(StrEnum):
     """User code does not end for the event: the group decided that the window refuses it."""
     CODE_MEMORY = "code-memory"
     """User code takes more memory for the event than an engine allows: the group decided that the window refuses it."""
+    CODE_CRASH = "code-crash"
+    """User code ends its process on the event: the group decided that the window refuses it."""
     CODE_QUARANTINED = "code-quarantined"
     """The group refused three events of the window, and so all that follow."""
     POISON = "poison"
@@ -82,5 +84,7 @@ _SENTENCE: dict[BadReason, str] = {
     BadReason.KEY_UNKNOWN: "the key to update or delete does not exist",
     BadReason.CODE_DEADLINE: "the code of the window does not end for this event",
     BadReason.CODE_MEMORY: "the code of the window takes too much memory for this event",
+    BadReason.CODE_CRASH: "the engine crashed in the code of the window on this event",
+    BadReason.POISON: "the engine itself fails on this event: a defect of hotspare",
     BadReason.CODE_QUARANTINED: "the window takes no more events, because three were refused on which its code did not end",
 }

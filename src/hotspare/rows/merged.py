@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hotspare.rows.batch import HEAD_COLUMNS, RowKind
-from hotspare.rows.chunk import Int64s
+from hotspare.rows.chunk import Int64s, Positions
 
 FIXED = tuple(name for name, _ in HEAD_COLUMNS)
 """The columns that every row has."""
@@ -49,6 +49,11 @@ class MergedRows:
     def nbytes(self) -> int:
         arrays = [self.place, *self.fixed.values(), self.bad, *self.events.values()]
         return sum(int(array.nbytes) for array in arrays)
+
+    @property
+    def positions(self) -> Positions:
+        fixed = self.fixed
+        return Positions(fixed["topic"], fixed["partition"], fixed["offset"], fixed["index"])
 
     def column(self, name: str) -> npt.NDArray[Any]:
         """Returns the column `name`, which is one of FIXED."""

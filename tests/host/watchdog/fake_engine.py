@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import signal
 import sqlite3
 import sys
@@ -22,6 +23,7 @@ from pathlib import Path
 from hotspare.base.call_board import BoardSetting, CallBoard, CallSlot
 from hotspare.base.stop_signals import ignore_repeated_signals, stop_on_signals
 from hotspare.coordination.open import open_coordination
+from hotspare.host.watchdog.replay_calls import DECIDED_VARIABLE
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, engine_board, publish_board
 
 DEADLINE_MS = 100
@@ -70,6 +72,9 @@ def _obey(folder: Path, order: str, board: CallBoard) -> int:
     print(f"{order} {os.getpid()}", flush=True)
     if order.isdecimal():
         return int(order)
+    if order == "decided":
+        (folder / "decided").write_text(os.environ.get(DECIDED_VARIABLE, ""))
+        return 0
     if order == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
     if order == "serve":
@@ -80,7 +85,7 @@ def _obey(folder: Path, order: str, board: CallBoard) -> int:
             print("stops", flush=True)
             sys.stdin.readline()  # until the test has sent all its signals
     if order == "deaf":
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         print("serves", flush=True)
         while True:
             signal.pause()
@@ -114,6 +119,11 @@ def _obey(folder: Path, order: str, board: CallBoard) -> int:
             sys.stdin.readline()
         elif order == "hang":
             _hang()
+        elif order == "segv":
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif order == "killed in call":
+            os.kill(os.getpid(), signal.SIGKILL)
     return 0
 
 

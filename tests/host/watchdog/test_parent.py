@@ -6,6 +6,7 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,18 +15,21 @@ from typing import Any
 
 import pytest
 
-from hotspare.base.call_place import ATTEMPT_PREFIX, CallAttempt, CallPlace, HangCause
+from hotspare.base.call_place import ATTEMPT_PREFIX, CallAttempt, CallPlace, Decision, HangCause
 from hotspare.coordination.open import open_coordination
 from hotspare.host.watchdog.parent import is_parent_wanted, parent_of_engine
+from hotspare.host.watchdog.replay_calls import DECIDED_VARIABLE, ReplayCalls
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE
 from tests.host.watchdog import fake_engine
 from tests.host.watchdog.fake_engine import DEADLINE_MS, GROUP, MEMORY_BYTES, TOPIC, WINDOW, coordination_url, starts
 
 PARENT = """
 import sys
-from hotspare.host.watchdog.parent import end_like, supervise
+from hotspare.host.watchdog.parent import EngineCalls, ReplayDecisions, end_like, supervise
 from hotspare.host.watchdog.rule import RestartPauses
-end_like(supervise([sys.executable, "-m", *sys.argv[1:]], RestartPauses(first_s=0.001, most_s=0.002)))
+kind, http, *command = sys.argv[1:]
+calls = ReplayDecisions() if kind == "replay" else EngineCalls(RestartPauses(first_s=0.001, most_s=0.002))
+end_like(supervise([sys.executable, "-m", *command], calls, http))
 """
 WAIT_S = 60
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can watch")
@@ -38,8 +42,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a parent with a fake engine that obeys orders."""
     begun: list[Started] = []
 
-    def start_parent(*orders: str) -> Started:
-        command = [sys.executable, "-c", PARENT, fake_engine.__name__, str(tmp_path), *orders]
+    def start_parent(*orders: str, kind: str = "run", http: str = "") -> Started:
+        command = [sys.executable, "-c", PARENT, kind, http, fake_engine.__name__, str(tmp_path), *orders]
         pipe = subprocess.PIPE
         begun.append(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True))
         return begun[-1]
@@ -93,6 +97,80 @@ def test_a_call_that_takes_memory_is_recorded(start: Start, tmp_path: Path) -> N
     status, log = ended(start("eat", "0"))
     assert (status, attempts(tmp_path)[0].cause) == (0, HangCause.MEMORY)
     assert log[0]["grown_bytes"] >= MEMORY_BYTES
+
+
+def test_a_call_that_crashes_the_engine_is_recorded(start: Start, tmp_path: Path) -> None:
+    status, log = ended(start("segv", "0"))
+    assert (status, [line["event"] for line in log]) == (0, ["hung_call", "engine_restarted"])
+    (attempt,) = attempts(tmp_path)
+    assert (attempt.place, attempt.cause, attempt.rows) == (CallPlace(TOPIC, 3, 42, 7, WINDOW), HangCause.CRASH, 1)
+    assert attempt.start == f"start-{starts(tmp_path)[0]}"
+
+
+def test_a_kill_from_outside_says_nothing_about_the_call(start: Start, tmp_path: Path) -> None:
+    status, log = ended(start("killed in call", "0"))
+    assert (status, [line["event"] for line in log], attempts(tmp_path)) == (0, ["engine_restarted"], [])
+
+
+@pytest.mark.parametrize(("order", "cause"), [("hang", HangCause.DEADLINE), ("segv", HangCause.CRASH)])
+def test_a_replay_begins_again_with_the_decision_about_its_call(start: Start, tmp_path: Path, order: str, cause: HangCause) -> None:
+    parent = start(order, order, "decided", kind="replay")
+    status, log = ended(parent)
+    assert (status, [line["event"] for line in log]) == (0, ["hung_call", "hung_call"])
+    known = ReplayCalls.taken_from({DECIDED_VARIABLE: (tmp_path / "decided").read_text()})
+    place = CallPlace(TOPIC, 3, 42, 7, WINDOW)
+    assert known == ReplayCalls((Decision(place, cause, 1), Decision(place, cause, 2)))
+    assert not (tmp_path / "coordination.db").exists()
+
+
+def test_a_replay_that_fails_is_not_repeated(start: Start, tmp_path: Path) -> None:
+    assert ended(start("crash", kind="replay")) == (-signal.SIGKILL, [])
+    assert len(starts(tmp_path)) == 1
+
+
+def test_a_call_for_several_rows_is_divided_before_a_decision() -> None:
+    attempt = CallAttempt(CallPlace(TOPIC, 3, 42, 7, WINDOW), HangCause.DEADLINE, "s", rows=9)
+    known = ReplayCalls().with_attempt(attempt)
+    assert known == ReplayCalls((), (attempt.place,))
+    assert ReplayCalls.taken_from({DECIDED_VARIABLE: known.to_text()}) == known
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def asked(port: int, request: str) -> tuple[str, dict[str, Any]]:
+    """Returns the status line and the JSON of the answer."""
+    with socket.create_connection(("127.0.0.1", port), WAIT_S) as connection:
+        connection.sendall(request.encode())
+        answer = b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+    head, _, body = answer.partition("\r\n\r\n")
+    return head.splitlines()[0], json.loads(body or "{}")
+
+
+def test_a_parent_answers_while_a_call_lasts(start: Start) -> None:
+    port = free_port()
+    parent = start("wait", http=f"127.0.0.1:{port}")
+    engine = engine_of(parent, "in call")
+    request = "GET /livez HTTP/1.1\r\nHost: here\r\n\r\n"
+    shown = next(content for status, content in iter(lambda: asked(port, request), None) if content["call"] is not None)
+    call = shown.pop("call")
+    assert shown == {"engine_process": engine, "starts": 1}
+    assert (call["window"], call["topic"], call["offset"], call["index"]) == (WINDOW, TOPIC, 42, 7)
+    assert asked(port, "HEAD /livez HTTP/1.0\r\n\r\n") == ("HTTP/1.1 200 OK", {})
+    assert asked(port, "GET /metrics HTTP/1.1\r\n\r\n")[0] == "HTTP/1.1 404 Not Found"
+    assert asked(port, "POST /livez HTTP/1.1\r\n\r\n")[0] == "HTTP/1.1 405 Method Not Allowed"
+    assert asked(port, "x" * 9_000 + "\r\n\r\n")[0] == "HTTP/1.1 404 Not Found"
+    assert asked(port, "y" * 8_200)[0] == "HTTP/1.1 400 Bad Request"
+
+
+def test_a_parent_that_cannot_listen_starts_no_engine(start: Start, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        parent = start("0", http=f"127.0.0.1:{server.getsockname()[1]}")
+        _, err = parent.communicate(timeout=WAIT_S)
+    assert (parent.returncode, starts(tmp_path)) == (1, [])
+    assert "--http" in err and "cannot listen" in err
 
 
 def test_a_call_without_limits_ends_by_itself(start: Start, tmp_path: Path) -> None:
@@ -171,7 +249,7 @@ def test_the_engine_dies_with_its_parent(tmp_path: Path) -> None:
         "sys.stdin.readline()\n"
     )
     (tmp_path / "lives.py").write_text(program)
-    command = [sys.executable, "-c", PARENT, "lives"]
+    command = [sys.executable, "-c", PARENT, "run", "", "lives"]
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env={**os.environ, "PYTHONPATH": path}) as parent:
@@ -198,7 +276,22 @@ def test_the_engine_dies_with_its_parent(tmp_path: Path) -> None:
 def test_an_engine_has_a_parent_unless_it_is_never_restarted(
     arguments: tuple[str, ...], environment: dict[str, str], *, is_wanted: bool
 ) -> None:
-    assert is_parent_wanted(arguments, environment) is is_wanted
+    assert is_parent_wanted("run", arguments, environment) is is_wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_wanted"),
+    [
+        (("p.yaml", "--in", "q/w=f.csv"), True),
+        (("p.yaml", "--restart", "never"), True),
+        (("p.yaml", "--code-deadline-ms", "0"), False),
+        (("p.yaml", "--runner", "partitioned"), False),
+        (("p.yaml", "--runner=ordered"), True),
+    ],
+)
+def test_a_replay_has_a_parent_unless_its_calls_have_no_limit(arguments: tuple[str, ...], *, is_wanted: bool) -> None:
+    assert is_parent_wanted("replay", arguments, {}) is is_wanted
+    assert not is_parent_wanted("status", arguments, {})
 
 
 def test_an_engine_knows_its_parent() -> None:

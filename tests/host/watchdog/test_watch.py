@@ -15,9 +15,11 @@ import pytest
 
 from hotspare.base.call_place import ATTEMPT_PREFIX, CallAttempt, CallPlace
 from hotspare.coordination.open import open_coordination
+from hotspare.flow.plan import compile_plan
 from hotspare.host.watchdog.recorder import record_attempt
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, create_memory
 from hotspare.host.watchdog.watch import EngineWatch, WatchFinding, process_bytes, thread_ms
+from hotspare.projects.load import load_project
 from tests.host.watchdog import fake_engine
 from tests.host.watchdog.fake_engine import DEADLINE_MS, GROUP, coordination_url
 
@@ -96,7 +98,7 @@ def test_the_reason_of_a_failure_is_told_without_passwords(tmp_path: Path) -> No
 
 
 def vars_of(place: CallPlace) -> dict[str, object]:
-    return {name: getattr(place, name) for name in ("topic", "partition", "offset", "index", "window")}
+    return {name: getattr(place, name) for name in ("topic", "partition", "offset", "index", "window", "version")}
 
 
 def test_processes_that_do_not_exist_use_nothing() -> None:
@@ -151,4 +153,5 @@ def test_an_engine_without_a_parent_is_ended_by_its_watcher(tmp_path: Path, url:
     attempt = CallAttempt.from_bytes(coordination.fact("p.try/1", name) or b"")
     coordination.close()
     assert attempt is not None
-    assert (attempt.place, attempt.fact_name) == (CallPlace("p.try.q.given.I", 1, 42, 7, "q/some"), name)
+    version = compile_plan(load_project(project).resolved).window_versions["q/some"]
+    assert (attempt.place, attempt.fact_name) == (CallPlace("p.try.q.given.I", 1, 42, 7, "q/some", version), name)

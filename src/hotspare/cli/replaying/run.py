@@ -13,6 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
 from typing import BinaryIO
@@ -25,6 +26,7 @@ from hotspare.adapters.file_places import FilePlaces
 from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
 from hotspare.adapters.files.source_bytes import is_compressed
 from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, record_files
+from hotspare.base.call_board import CallSlot
 from hotspare.base.choices import RunUntil
 from hotspare.base.errors import FileUnwritable, Mistake, RunnerError, UsageError
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
@@ -37,6 +39,8 @@ from hotspare.flow.plan import Plan
 from hotspare.flow.poison import Poison
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
 from hotspare.host.recovering_core import RecoveringCore, RecoveringCoreFactory, Recovery
+from hotspare.host.watchdog.attach import WatchedCalls
+from hotspare.host.watchdog.replay_calls import NOTHING_KNOWN
 from hotspare.model.events import UpdateBlocks
 from hotspare.rows.batch import BAD_STREAM, MessageFormat, NextInput, without_beats, without_causes
 from hotspare.runners.contract import BatchLimits, EndCause, HeadPlace, Positions, RunnerEnd, RunnerInput, SourceTopic
@@ -79,6 +83,7 @@ class Replay:
     on_trouble: Callable[[str], None] = lambda sentence: None
     page_budget: Budget | None = None
     until: RunUntil = RunUntil.END
+    calls: WatchedCalls = field(default_factory=WatchedCalls)
 
 
 @dataclass(slots=True)
@@ -97,7 +102,9 @@ class _Writers:
         paths = dict(replay.outputs) | ({} if replay.bad is None else {BAD_STREAM: replay.bad})
         self._files: dict[str, BinaryIO] = {name: _opened(path, stack) for name, path in paths.items()}
         for file in self._files.values():
-            _emptied(file)
+            if not _emptied(file) and replay.calls.known != NOTHING_KNOWN:
+                what = "the replay begins again because a call of user code did not end, and this output cannot be emptied"
+                raise UsageError(f"{file.name}: {what}", hint="write to a file")
         self._titled: set[str] = set()
         self._rows = replay.rows
         self._choice = RowChoice(replay.updates)
@@ -149,9 +156,11 @@ class _Writers:
 
 
 def _core(replay: Replay) -> RecoveringCore:
-    return replay_core(
-        replay.plan, lambda: replay_batches(replay, RecordingProgress()), replay.on_trace, replay.on_trouble, replay.page_budget
-    )
+    recorded = partial(replay_batches, replay, RecordingProgress())
+    core = replay_core(replay.plan, recorded, replay.on_trace, replay.on_trouble, replay.page_budget, replay.calls.slot)
+    core.set_decisions(replay.calls.known.decisions)
+    core.row_by_row(replay.calls.known.divided)
+    return core
 
 
 def run_local(replay: Replay) -> ReplayCounts:
@@ -315,9 +324,12 @@ def _opened(path: Path, stack: contextlib.ExitStack) -> BinaryIO:
     return file
 
 
-def _emptied(file: BinaryIO) -> None:
-    if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.truncate(0)
+def _emptied(file: BinaryIO) -> bool:
+    """Truncates a file. Returns whether nothing is in it then: a pipe keeps what was written to it."""
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        return Path(file.name).samefile(os.devnull)
+    file.truncate(0)
+    return True
 
 
 def _closed(file: BinaryIO) -> None:
@@ -332,10 +344,11 @@ def replay_core(
     on_trace: OnTrace | None,
     told: Callable[[str], None],
     residence: PageCache | None = None,
+    slot: CallSlot | None = None,
 ) -> RecoveringCore:
-    """Returns a core before the first event. An event on which the engine itself fails becomes a bad event, as in a group, and
-    `told` is called with a sentence about it. The state before the failed step is rebuilt by processing the recorded input
-    again."""
+    """Returns a core before the first event, which shows its calls of user code in `slot`. An event on which the engine itself
+    fails becomes a bad event, as in a group, and `told` is called with a sentence about it. The state before the failed step is
+    rebuilt by processing the recorded input again."""
     sources = plan.resolved.sources
     topics = GroupTopics(tuple(InboundTopic(str(source)) for source in sources), ())
     recovery = _FileRecovery(
@@ -349,7 +362,7 @@ def replay_core(
         plan=plan,
         recorded_batches=recorded,
     )
-    return RecoveringCoreFactory(_Cores(plan, on_trace, residence or NO_BUDGET), recovery).fresh()
+    return RecoveringCoreFactory(_Cores(plan, on_trace, residence or NO_BUDGET), recovery, slot).fresh()
 
 
 @dataclass(slots=True)

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from hotspare.model.mistakes import Mistakes
 
 _SETTINGS_BYTES_MAX = 1 << 20
-_COMMAND_LINE_ONLY = ("bus", "coordination", "store", "restore", "restart", "settings", "help")
-"""The options that a settings file may not set: URLs may contain passwords, and differ between machines; the process that `restart`
-decides about reads no file."""
+_COMMAND_LINE_ONLY = ("bus", "coordination", "store", "restore", "restart", "http", "settings", "help")
+"""The options that a settings file may not set: URLs may contain passwords, and differ between machines; the parent process,
+which `restart` and `http` concern, reads no file."""
 _PATHS = ("home", "page-folder")
 _PAIRS = ("set", "conf")
 

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TypeVar
 
 from hotspare.base.call_place import CallAttempt, Decision
-from hotspare.base.choices import OnPoison
+from hotspare.base.choices import EventPolicy
 from hotspare.base.errors import (
     RESET_HINT,
     HotspareError,
@@ -54,7 +54,7 @@ from hotspare.stores.contract import SnapshotInfo, Store
 _T = TypeVar("_T")
 _ORIGIN = "origin"
 _SKEW = "skew_max_ms"
-_POISON = "on-poison"
+_POISON, _HANG = "on-poison", "on-hang"
 _LISTINGS_MAX = 3
 _NAMESAKE_LOOK_MS = 50
 _MESSAGE_BYTES_MAX = 1 << 20
@@ -80,7 +80,7 @@ class StartPlan:
 
     next_offsets: Mapping[tuple[int, int], int]
     restored_from: str
-    on_poison: OnPoison = OnPoison.BAD_EVENT
+    on_poison: EventPolicy = EventPolicy.BAD_EVENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,11 @@ class OutputNumbering:
 
 @dataclass(frozen=True, slots=True)
 class _HungCallsRead:
-    """The attempts and decisions of a group, as read by an engine that joins."""
+    """The attempts, the decisions and the policy of a group, as read by an engine that joins."""
 
     attempts: Sequence[CallAttempt] = ()
     decisions: tuple[Decision, ...] = ()
+    policy: EventPolicy = EventPolicy.BAD_EVENT
 
     def prepare_core(self, core: Core) -> HungCalls:
         """Makes the core apply the decisions and stop before undecided places; returns both."""
@@ -109,9 +110,9 @@ class _HungCallsRead:
             core.set_decisions(self.decisions)
         if places:
             core.stop_before(places)
-        if windows := hung_rules.windows_to_call_by_row(self.attempts, self.decisions):
-            core.row_by_row(windows)
-        return HungCalls(self.decisions, places)
+        if calls := hung_rules.calls_to_divide(self.attempts, self.decisions):
+            core.row_by_row(calls)
+        return HungCalls(self.decisions, places, policy=self.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,12 +213,14 @@ class JoinProcedure:
         )
 
     def _hung_calls(self) -> Generator[str, None, _HungCallsRead]:
-        """Returns the attempts and decisions of the group. They are read in this order and before a snapshot is chosen: an engine
-        that stops, and decides later, has seen each snapshot that was confirmed before the attempts."""
+        """Returns the policy, attempts and decisions of the group. They are read in this order and before a snapshot is chosen: an
+        engine that stops, and decides later, has seen each snapshot that was confirmed before the attempts."""
+        yield "agree on the setting on-hang"
+        policy = agree_on_hang(self.ports.coordination, self.group, self.settings.on_hang)
         yield "read which calls of user code did not end"
         attempts = read_attempts(self.ports.coordination, self.group)
         yield "read the decisions about such calls"
-        return _HungCallsRead(attempts, hung_rules.parsed_decisions(self.ports.bus.progress(self.group)))
+        return _HungCallsRead(attempts, hung_rules.parsed_decisions(self.ports.bus.progress(self.group)), policy)
 
     def _recent_offsets(
         self, known: Agreement, origin: Mapping[tuple[str, int], int], read: _HungCallsRead
@@ -426,23 +429,32 @@ def agreed_document(coordination: Coordination, group: str) -> str | None:
     return None if known is None else known.leading.document
 
 
-def agree_on_poison(coordination: Coordination, group: str, asked: OnPoison | None) -> OnPoison:
+def agree_on_poison(coordination: Coordination, group: str, asked: EventPolicy | None) -> EventPolicy:
     """Returns the group's policy for an event on which an engine fails: the setting of its first engine. With `asked` None any
     policy is accepted.
 
     Raises UsageError if `asked` is another policy: some engines would end, others continue, and their states would differ.
     """
-    first = OnPoison.BAD_EVENT if asked is None else asked
-    stands = coordination.set_fact_once(group, _POISON, first.value.encode()).decode("utf-8", "replace")
+    return _agreed_policy(coordination, group, _POISON, asked)
+
+
+def agree_on_hang(coordination: Coordination, group: str, asked: EventPolicy | None) -> EventPolicy:
+    """Returns the group's policy for an event for which a call of user code does not end, as `agree_on_poison` does."""
+    return _agreed_policy(coordination, group, _HANG, asked)
+
+
+def _agreed_policy(coordination: Coordination, group: str, name: str, asked: EventPolicy | None) -> EventPolicy:
+    first = EventPolicy.BAD_EVENT if asked is None else asked
+    stands = coordination.set_fact_once(group, name, first.value.encode()).decode("utf-8", "replace")
     if asked is not None and stands != asked.value:
         raise UsageError(
-            f"on-poison {asked.value}: group {group} uses {stands}",
-            hint=f"remove on-poison from the settings file, or stop all engines and {RESET_HINT}",
+            f"{name} {asked.value}: group {group} uses {stands}",
+            hint=f"remove {name} from the settings file, or stop all engines and {RESET_HINT}",
         )
     try:
-        return OnPoison(stands)
+        return EventPolicy(stands)
     except ValueError:
-        what = f"group {group} uses on-poison {stands}, which this version of hotspare does not support"
+        what = f"group {group} uses {name} {stands}, which this version of hotspare does not support"
         raise UsageError(what, hint="run the version of hotspare that the group uses") from None
 
 

@@ -381,6 +381,8 @@ def _active(view: View) -> Iterator[Duty]:
         yield Duty(owed.await_ms, do.AwaitCommit())
     elif due_ms:
         yield Duty(max(min(due_ms), view.contacts.bus_retry_ms), do.Publish())
+    elif stop := hung_calls.stop_reason(view):
+        yield Duty(0, do.Leave(Reason.REFUSED, stop))
     else:
         yield from _hand_over(view)
     if owed.oversized_ms is not None and owed.await_ms is None:

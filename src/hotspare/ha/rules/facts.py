@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from hotspare.base.call_place import CallPlace, Decision, HangCause
+from hotspare.base.choices import EventPolicy
 from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import OutputId, Progress
 from hotspare.coordination.contract import Leader
@@ -301,7 +302,7 @@ class InboundFacts:
 
 @dataclass(frozen=True, slots=True)
 class HungCalls:
-    """The facts about calls of user code that did not end."""
+    """The facts about calls of user code that did not end. `policy`: the group's, for events that cause such calls."""
 
     decisions: tuple[Decision, ...] = ()
     """The decisions on the bus, as far as read, by number."""
@@ -309,6 +310,7 @@ class HungCalls:
     """The places before which the core stops; read when the engine joined."""
     reported: CallPlace | None = None
     """The place of the newest report that the core has stopped."""
+    policy: EventPolicy = EventPolicy.BAD_EVENT
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ committed under the newest epoch, by an engine whose state ends right before the
 at or beyond the place exists, and every engine that publishes later has read the decision after its fence. An engine whose state
 passed the place without the decision is void, whatever its outputs look like: it leaves, and is started again.
 
+If the group's policy is to stop, an active engine commits all outputs before the place and ends, and so does each successor.
+
 If committed output does lie beyond the place, some engine has passed it, so the call ends: this engine computes it without a
 limit.
 
@@ -24,6 +26,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 
 from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
+from hotspare.base.choices import EventPolicy
 from hotspare.bus.contract import Progress
 from hotspare.ha.rules.project_changes import DECISION_PREFIX
 from hotspare.ha.rules.view import StreamView, View
@@ -68,11 +71,12 @@ def places_to_stop_before(attempts: Iterable[CallAttempt], decisions: Collection
     return {each.place: each.cause for each in attempts if len(starts.get(each.place, ())) >= STARTS_MAX}
 
 
-def windows_to_call_by_row(attempts: Iterable[CallAttempt], decisions: Collection[Decision]) -> tuple[str, ...]:
-    """Returns the windows of which a call for several rows did not end, and that have no decision yet: called row by row, they show
-    which row it is."""
-    decided = {each.place.window for each in decisions}
-    return tuple(sorted({each.place.window for each in attempts if each.rows > 1} - decided))
+def calls_to_divide(attempts: Iterable[CallAttempt], decisions: Collection[Decision]) -> tuple[CallPlace, ...]:
+    """Returns the places of calls for several rows that did not end, of windows that have no decision yet: called row by row, these
+    show which row it is."""
+    decided = {(each.place.window, each.place.version) for each in decisions}
+    places = sorted({each.place for each in attempts if each.rows > 1})
+    return tuple(place for place in places if (place.window, place.version) not in decided)
 
 
 def is_output_beyond_committed(streams: Mapping[str, StreamView]) -> bool:
@@ -89,7 +93,9 @@ def due_decision(view: View) -> Decision | None:
     The core has stopped before the place, and all that older epochs committed is known since the promotion.
     """
     place = view.core.stopped_at
-    if place is None or is_output_beyond_committed(view.streams) or any(each.place == place for each in view.hung_calls.decisions):
+    if place is None or view.hung_calls.policy is EventPolicy.STOP:
+        return None
+    if is_output_beyond_committed(view.streams) or any(each.place == place for each in view.hung_calls.decisions):
         return None
     cause = view.hung_calls.places.get(place, HangCause.DEADLINE)
     return Decision(place, cause, max((each.number for each in view.hung_calls.decisions), default=0) + 1)
@@ -98,6 +104,15 @@ def due_decision(view: View) -> Decision | None:
 def may_pass(view: View) -> bool:
     """Whether the core has stopped before a place that another engine is known to have passed."""
     return view.core.stopped_at is not None and is_output_beyond_committed(view.streams)
+
+
+def stop_reason(view: View) -> str:
+    """Returns why an active engine that has committed all outputs ends instead of deciding, as the group's policy requires; ""
+    while it need not."""
+    place = view.core.stopped_at
+    if place is None or view.hung_calls.policy is not EventPolicy.STOP or is_output_beyond_committed(view.streams):
+        return ""
+    return f"calls of user code did not end in {STARTS_MAX} starts of engines, and on-hang is stop: {place}"
 
 
 def void_reason(view: View) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hotspare.base.choices import EventPolicy as EventPolicy
 from hotspare.base.choices import OnDivergence as OnDivergence
-from hotspare.base.choices import OnPoison as OnPoison
 from hotspare.base.choices import OtherStore
 from hotspare.base.choices import SnapshotForm as SnapshotForm
 from hotspare.base.errors import UsageError
@@ -162,6 +162,7 @@ class GroupSettings:
     `recent_tick_gap_us`     the longest gap between ticks of a partition; a longer gap extends the warming
     `recent_matches`         committed progress records that have to match before such an engine is eligible
     `on_poison`              the policy for an event on which the engine fails; None: the group's
+    `on_hang`                the policy for an event for which user code does not end; None: the group's
     """
 
     lease_ms: int = 1_000
@@ -206,7 +207,8 @@ class GroupSettings:
     candidate_snapshots_max: int = 2
     on_divergence: OnDivergence = OnDivergence.STOP
     other_store: OtherStore = OtherStore.REFUSE
-    on_poison: OnPoison | None = None
+    on_poison: EventPolicy | None = None
+    on_hang: EventPolicy | None = None
     recent_span_us: int = 0
     recent_tick_gap_us: int = 2_000_000
     recent_matches: int = 3

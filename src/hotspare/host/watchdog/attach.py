@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from hotspare.base.call_board import BoardSetting, CallBoard, CallSlot, unwatched_slot
 from hotspare.base.processes import process_space, process_start
@@ -17,6 +18,7 @@ from hotspare.flow.plan import Plan, Stage
 from hotspare.host.options import EngineOptions
 from hotspare.host.topics import group_topics
 from hotspare.host.watchdog.recorder import module_command, module_environment
+from hotspare.host.watchdog.replay_calls import NOTHING_KNOWN, ReplayCalls
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, IS_POSSIBLE, create_memory, engine_board, publish_board
 from hotspare.telemetry.log import configured_format
 
@@ -57,10 +59,10 @@ class EngineBoard:
         topics = group_topics(project, plan, options.prefix, shards[0])
         self._board.set_text(
             {
-                **_own_names(options),
+                **_own_names(options.engine),
+                **_call_names(plan),
                 "coordination": coordination_url,
                 "groups": [group_name(options.prefix, project.name, shard) for shard in shards],
-                "windows": [node.window if node.stage in _CODE_STAGES else "" for node in plan.nodes],
                 "topics": [topic.name for topic in topics.inbound],
             }
         )
@@ -72,27 +74,60 @@ UNWATCHED = EngineBoard()
 def attach(options: EngineOptions) -> EngineBoard:
     """Returns the board of this process. If a parent watches, it is the parent's; otherwise a watcher is started if a call has a
     limit. Call it once, from the process that runs the engine."""
-    given = os.environ.pop(BOARD_VARIABLE, "")
-    slots, memory = options.shards, int(given.partition(":")[0]) if given else None
-    if memory is not None:
-        ignore_repeated_signals()
-    elif IS_POSSIBLE and (options.code_deadline_ms or options.code_memory_bytes):
+    memory = _memory_of_parent()
+    if memory is None and IS_POSSIBLE and (options.code_deadline_ms or options.code_memory_bytes):
         memory = create_memory()
         _start_watcher(memory)
     if memory is None:
         return UNWATCHED
-    board = engine_board(memory, slots)
+    board = engine_board(memory, options.shards)
     board.set_setting(BoardSetting.DEADLINE_MS, options.code_deadline_ms)
     board.set_setting(BoardSetting.MEMORY_BYTES, options.code_memory_bytes)
-    board.set_text(_own_names(options))
-    publish_board(board, slots)
+    board.set_text(_own_names(options.engine))
+    publish_board(board, options.shards)
     return EngineBoard(board)
 
 
-def _own_names(options: EngineOptions) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class WatchedCalls:
+    """The calls of a replay: the `slot` that shows them, and what earlier starts of the replay found out about them."""
+
+    slot: CallSlot = field(default_factory=unwatched_slot)
+    known: ReplayCalls = NOTHING_KNOWN
+
+
+def watched_calls(plan: Plan, deadline_ms: int) -> WatchedCalls:
+    """Returns the calls of a replay of `plan`, which its parent watches if it has one. `deadline_ms`: the limit of a call. Call it
+    once, before the first event."""
+    memory, known = _memory_of_parent(), ReplayCalls.taken_from(os.environ)
+    if memory is None:
+        return WatchedCalls()
+    board = engine_board(memory, 1)
+    board.set_setting(BoardSetting.DEADLINE_MS, deadline_ms)
+    board.set_text({**_own_names(""), **_call_names(plan), "topics": [str(source) for source in plan.resolved.sources]})
+    publish_board(board, 1)
+    return WatchedCalls(board.slot(0), known)
+
+
+def _memory_of_parent() -> int | None:
+    """Returns the descriptor of the memory that a parent watches; None without a parent."""
+    given = os.environ.pop(BOARD_VARIABLE, "")
+    if not given:
+        return None
+    ignore_repeated_signals()
+    return int(given.partition(":")[0])
+
+
+def _own_names(engine: str) -> dict[str, str]:
     process = os.getpid()
     start = f"{process_space()} {process} {process_start(process)}"
-    return {"engine": options.engine, "start": start, "host": socket.gethostname(), "log_format": configured_format().value}
+    return {"engine": engine, "start": start, "host": socket.gethostname(), "log_format": configured_format().value}
+
+
+def _call_names(plan: Plan) -> dict[str, list[str]]:
+    """Returns the names of the windows of all nodes that may call user code, and their versions; "" for other nodes."""
+    windows = [node.window if node.stage in _CODE_STAGES else "" for node in plan.nodes]
+    return {"windows": windows, "versions": [plan.window_versions.get(window, "") for window in windows]}
 
 
 def _start_watcher(memory: int) -> None:

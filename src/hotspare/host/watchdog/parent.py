@@ -2,6 +2,9 @@
 
 It imports nothing that an engine needs, and stays small for as long as the engine runs. It waits for signals and for the time of
 the next look in one place, so nothing in it can block but recording an attempt.
+
+`hotspare replay` has such a parent, too. No group decides about its calls: the parent does, at the first call that does not end,
+and starts the replay from the beginning with that decision.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
+from hotspare.host.watchdog.replay_calls import DECIDED_VARIABLE, ReplayCalls
 from hotspare.host.watchdog.rule import EXIT_NOT_LOADED, EndedBy, EngineEnd, RestartPauses
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, IS_POSSIBLE, create_memory
-from hotspare.host.watchdog.watch import EngineWatch
+from hotspare.host.watchdog.watch import EngineWatch, WatchFinding
 from hotspare.telemetry.log import LogEvent
 
 _STOPS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
@@ -29,20 +33,31 @@ _SENT_BY_KERNEL = 0x80
 STOP_S_MAX = 15.0
 """How long the call that runs when a stop is requested may last."""
 _NAME = "hotspare-parent"
-_OPTION, _NEVER = "--restart", "never"
+_AGAIN = " and started again"
+_HTTP = "--http"
+_WITHOUT_PARENT = {
+    "run": {"--restart": "never"},
+    "replay": {"--code-deadline-ms": "0", "--runner": "partitioned"},
+}
+"""The commands that begin as a parent, each with the values of its options that prevent this."""
 
 
-def is_parent_wanted(arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether `hotspare run` with these arguments begins as a parent. `arguments` follow the command's name."""
-    if not IS_POSSIBLE or BOARD_VARIABLE in environment or "--help" in arguments:
+def is_parent_wanted(command: str, arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Whether `hotspare COMMAND` with these arguments begins as a parent."""
+    if command not in _WITHOUT_PARENT or not IS_POSSIBLE or BOARD_VARIABLE in environment or "--help" in arguments:
         return False
+    return all(_last_value(option, arguments) != value for option, value in _WITHOUT_PARENT[command].items())
+
+
+def _last_value(option: str, arguments: Sequence[str]) -> str:
+    """Returns the value that counts if an option is given more than once; "" without one."""
     last = ""
     for word, following in zip(arguments, [*arguments[1:], ""], strict=True):
-        if word == _OPTION:
+        if word == option:
             last = following
-        elif word.startswith(f"{_OPTION}="):
-            last = word.removeprefix(f"{_OPTION}=")
-    return last != _NEVER
+        elif word.startswith(f"{option}="):
+            last = word.removeprefix(f"{option}=")
+    return last
 
 
 def parent_of_engine(environment: Mapping[str, str]) -> int | None:
@@ -51,18 +66,102 @@ def parent_of_engine(environment: Mapping[str, str]) -> int | None:
     return int(parent) if parent.isdecimal() else None
 
 
-def run_parent() -> NoReturn:
-    """Runs this process's own command as an engine, and ends as the engine ends."""
-    end_like(supervise([sys.executable, *sys.orig_argv[1:]]))
+class CallHandling(Protocol):
+    """The handling of calls that end the child of a parent."""
+
+    def variables(self) -> Mapping[str, str]:
+        """Returns environment variables for the next start of the child."""
+
+    def end_child(self, watch: EngineWatch, finding: WatchFinding, cause: EndedBy) -> None:
+        """Ends the child because of a call, or of loading, or during a stop. It is started again if `cause` is CALL."""
+
+    def after_crash(self, watch: EngineWatch, finding: WatchFinding) -> None:
+        """Handles a call that crashed the child, which is started again."""
+
+    def pause_s(self, end: EngineEnd, before_s: float) -> float | None:
+        """Returns the pause before the next start (`RestartPauses.next_s`)."""
 
 
-def supervise(command: Sequence[str], pauses: RestartPauses | None = None) -> int:
+class EngineCalls:
+    """The handling of an engine's calls: attempts are recorded in coordination, and the group decides."""
+
+    def __init__(self, pauses: RestartPauses) -> None:
+        self._pauses = pauses
+
+    def variables(self) -> Mapping[str, str]:
+        return {}
+
+    def end_child(self, watch: EngineWatch, finding: WatchFinding, cause: EndedBy) -> None:
+        watch.end_engine(finding, _AGAIN if cause is EndedBy.CALL else "")
+
+    def after_crash(self, watch: EngineWatch, finding: WatchFinding) -> None:
+        watch.record_crash(finding, _AGAIN)
+
+    def pause_s(self, end: EngineEnd, before_s: float) -> float | None:
+        return self._pauses.next_s(end, before_s)
+
+
+class ReplayDecisions:
+    """The handling of a replay's calls: each that does not end is refused in the next start."""
+
+    def __init__(self) -> None:
+        self._calls = ReplayCalls()
+
+    def variables(self) -> Mapping[str, str]:
+        return {DECIDED_VARIABLE: self._calls.to_text()}
+
+    def end_child(self, watch: EngineWatch, finding: WatchFinding, cause: EndedBy) -> None:
+        if finding.excess is None or cause is not EndedBy.CALL:
+            watch.end_engine(finding, "")
+            return
+        self._decide(watch, finding, f"exceeds the {finding.excess.cause.value} of a call")
+        watch.kill()
+
+    def after_crash(self, watch: EngineWatch, finding: WatchFinding) -> None:
+        self._decide(watch, finding, "crashed the replay")
+
+    def pause_s(self, end: EngineEnd, before_s: float) -> float | None:
+        return 0.0 if end.cause is EndedBy.CALL else None
+
+    def _decide(self, watch: EngineWatch, finding: WatchFinding, what: str) -> None:
+        assert finding.excess is not None
+        is_one = finding.excess.call.rows == 1
+        then = "the window refuses this event" if is_one else "to find the row, the window's code is called row by row"
+        attempt = watch.report_call(finding.excess, "", f"{what}: {then}, and the replay begins again")
+        self._calls = self._calls.with_attempt(attempt)
+
+
+def run_parent(command: str, arguments: Sequence[str]) -> NoReturn:
+    """Runs this process's own command, `hotspare COMMAND`, as a child, and ends as the child ends."""
+    calls = EngineCalls(RestartPauses()) if command == "run" else ReplayDecisions()
+    end_like(supervise([sys.executable, *sys.orig_argv[1:]], calls, _last_value(_HTTP, arguments)))
+
+
+def supervise(command: Sequence[str], calls: CallHandling, http: str = "") -> int:
     """Runs the command until it ends and is not started again. Returns its exit status, or the negative number of the signal that
-    ended it. Blocks the signals that it forwards, for good."""
+    ended it. Blocks the signals that it forwards, for good. `http`: the address `HOST:PORT` at which it answers `GET /livez`; the
+    child reports one that is not an address."""
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(_NAME)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    return _Parent(command, pauses or RestartPauses()).run()
+    parent = _Parent(command, calls)
+    if http and not _serves(http, parent):
+        return EXIT_NOT_LOADED
+    return parent.run()
+
+
+def _serves(http: str, parent: _Parent) -> bool:
+    from hotspare.base.addresses import parse_host_port  # only here: it costs the parent memory
+    from hotspare.host.watchdog.liveness import serve_liveness
+
+    address = parse_host_port(http)
+    try:
+        if address is not None:
+            serve_liveness(address.host, address.port, parent.facts)
+    except OSError as error:
+        sys.stderr.write(f"error: {_HTTP} {http}: cannot listen there: {error.strerror or error}\n")
+        return False
+    return True
 
 
 def end_like(status: int) -> NoReturn:
@@ -79,22 +178,34 @@ def end_like(status: int) -> NoReturn:
 
 
 class _Parent:
-    def __init__(self, command: Sequence[str], pauses: RestartPauses) -> None:
+    def __init__(self, command: Sequence[str], calls: CallHandling) -> None:
         self._command = list(command)
-        self._pauses = pauses
+        self._calls = calls
         self._engine = 0
+        self._starts = 0
+        self._watch: EngineWatch | None = None
+        """The watch of the child that runs; None between two starts."""
         self._stopped_s: float | None = None
         """When the first stop was requested; None before."""
+
+    def facts(self) -> Mapping[str, object]:
+        """Returns what `GET /livez` shows: the process id of the child (None between two starts), the count of starts, and the call
+        of user code that runs (None without one that lasts)."""
+        watch = self._watch
+        call = None if watch is None else watch.call_facts()
+        return {"engine_process": None if watch is None else self._engine, "starts": self._starts, "call": call}
 
     def run(self) -> int:
         pause_s: float | None = 0.0
         while pause_s is not None:
             with contextlib.closing(self._started()) as watch:
                 begun_s = time.monotonic()
+                self._watch = watch
                 cause, status = self._watched(watch)
+                self._watch = None
                 end = EngineEnd(status, cause, time.monotonic() - begun_s)
-                pause_s = self._pauses.next_s(end, pause_s)
-                if pause_s is not None:
+                pause_s = self._calls.pause_s(end, pause_s)
+                if pause_s:
                     message = f"the engine ended ({_described(end)}) and is started again in {pause_s:g} s"
                     watch.report(LogEvent.ENGINE_RESTARTED, message, status=status, ran_ms=int(end.ran_s * 1_000))
             if pause_s is not None and self._is_stopped_within(pause_s):
@@ -104,7 +215,8 @@ class _Parent:
     def _started(self) -> EngineWatch:
         """Starts the engine; returns its watch."""
         memory = create_memory()
-        environment = {**os.environ, BOARD_VARIABLE: f"{memory}:{os.getpid()}"}
+        self._starts += 1
+        environment = {**os.environ, **self._calls.variables(), BOARD_VARIABLE: f"{memory}:{os.getpid()}"}
         self._engine = os.posix_spawn(self._command[0], self._command, environment, setsigmask=())
         return EngineWatch(memory, self._engine)
 
@@ -116,12 +228,12 @@ class _Parent:
                 self._forward(received)
             status = self._ended()
             if status is not None:
-                return EndedBy.ITSELF if self._stopped_s is None else EndedBy.STOP, status
+                return self._cause_of(watch, status), status
             finding = watch.look()
             if finding is not None:
                 cause = EndedBy.LOADING if finding.excess is None else EndedBy.CALL
                 cause = cause if self._stopped_s is None else EndedBy.STOP
-                watch.end_engine(finding, " and started again" if cause is EndedBy.CALL else "")
+                self._calls.end_child(watch, finding, cause)
                 return cause, self._awaited_end()
             if self._stopped_s is not None and self._is_stop_overdue(watch, self._stopped_s):
                 watch.report(
@@ -129,6 +241,16 @@ class _Parent:
                 )
                 os.kill(self._engine, signal.SIGKILL)
                 return EndedBy.STOP, self._awaited_end()
+
+    def _cause_of(self, watch: EngineWatch, status: int) -> EndedBy:
+        """Returns the cause of an end that nothing here caused; handles it if a call crashed the child."""
+        if self._stopped_s is not None:
+            return EndedBy.STOP
+        finding = watch.crash(status)
+        if finding is None:
+            return EndedBy.ITSELF
+        self._calls.after_crash(watch, finding)
+        return EndedBy.CALL
 
     def _awaited_end(self) -> int:
         return os.waitstatus_to_exitcode(os.waitpid(self._engine, 0)[1])

@@ -7,6 +7,7 @@ turn a good event into a bad one.
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -38,7 +39,8 @@ class CallSample:
 
 @dataclass(frozen=True, slots=True)
 class ExcessiveCall:
-    """A call that exceeded a limit. `used_ms` and `grown_bytes`: since the watcher first saw the call."""
+    """A call that exceeded a limit, or crashed. `used_ms` and `grown_bytes`: since the watcher first saw the call; 0 if it
+    crashed."""
 
     call: ShownCall
     cause: HangCause
@@ -67,6 +69,16 @@ def excess(first: CallSample, now: CallSample, limits: CallLimits) -> ExcessiveC
     return None
 
 
+CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT})
+"""Signals with which a process ends itself. Others, such as SIGKILL, come from outside and say nothing about a call."""
+
+
+def crashed_call(status: int, calls: Mapping[int, ShownCall]) -> int | None:
+    """Returns the slot whose call crashed the process that ended with `status`, the negative number of a signal; None if none did,
+    or it cannot be known which. `calls`: those that ran at the end, by slot."""
+    return next(iter(calls)) if -status in CRASHES and len(calls) == 1 else None
+
+
 def is_loading_excessive(first_ms: int, now_ms: int, limits: CallLimits) -> bool:
     """Whether loading has used more than it may. The arguments are the loading thread's processor times at the first look and
     now."""
@@ -80,7 +92,7 @@ class EndedBy(Enum):
     STOP = "stop"
     """A stop was requested from the parent."""
     CALL = "call"
-    """The watch ended it during a call."""
+    """The watch ended it during a call, or it crashed in one."""
     LOADING = "loading"
     """The watch ended it while it loaded its project."""
 

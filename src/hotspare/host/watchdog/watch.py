@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any
 
 from hotspare.base.call_board import BoardSetting, CallBoard, Cell, ShownCall
-from hotspare.base.call_place import CallAttempt, CallPlace
+from hotspare.base.call_place import CallAttempt, CallPlace, HangCause
 from hotspare.host.watchdog.recorder import record_attempt
 from hotspare.host.watchdog.rule import (
     LOADING_DEADLINES,
     CallLimits,
     CallSample,
     ExcessiveCall,
+    crashed_call,
     excess,
     first_sample,
     is_loading_excessive,
@@ -51,7 +52,8 @@ _RESIDENT_FIELD, _SHARED_FIELD = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class WatchFinding:
-    """The reason to end the engine. `excess` is None if loading the project exceeds its limit. `slot`: the group's slot."""
+    """The call that ends the engine, or has ended it. `excess` is None if loading the project exceeds its limit. `slot`: the
+    group's slot."""
 
     slot: int = 0
     excess: ExcessiveCall | None = None
@@ -96,6 +98,32 @@ class EngineWatch:
                 return WatchFinding(slot, found)
         return None
 
+    def crash(self, status: int) -> WatchFinding | None:
+        """Returns the call that crashed the engine, which ended with `status`; None if none did, or it cannot be known which."""
+        board = self._published_board()
+        if board is None:
+            return None
+        calls = {slot: call for slot in range(board.setting(BoardSetting.SLOTS)) if (call := board.shown_call(slot)) is not None}
+        slot = crashed_call(status, calls)
+        return None if slot is None else WatchFinding(slot, ExcessiveCall(calls[slot], HangCause.CRASH, 0, 0))
+
+    def call_facts(self) -> dict[str, object] | None:
+        """Returns the longest call that runs, as the last look saw it: its place and the processor time that it has used; None
+        without one."""
+        found = [(self._used_ms(first), first.call) for first in list(self._firsts.values())]
+        if not found:
+            return None
+        used_ms, call = max(found, key=lambda each: each[0])
+        return {**asdict(_place(self._text, call)), "used_ms": used_ms}
+
+    def _used_ms(self, first: CallSample) -> int:
+        now_ms = thread_ms(self._engine, first.call.thread)
+        return 0 if now_ms is None else now_ms - first.used_ms
+
+    def kill(self) -> None:
+        """Ends the engine at once."""
+        _kill(self._engine)
+
     def close(self) -> None:
         """Closes the descriptor of the memory."""
         os.close(self._memory)
@@ -120,25 +148,44 @@ class EngineWatch:
                 f"the code of the project does not finish loading; it used {used_ms} ms of processor time: the engine is ended"
             )
             self.report(LogEvent.HUNG_LOADING, message)
-            _kill(self._engine)
+            self.kill()
             return
-        text = self._text
-        attempt = _attempt(text, found)
-        group = _name_at(text.get("groups"), finding.slot)
+        attempt = self.report_call(
+            found, self._group_of(finding), f"exceeds the {found.cause.value} of a call: the engine is ended{then}"
+        )
+        failure = self._record(finding, attempt, self._record_s[0])
+        self.kill()
+        if failure:
+            self._record_after_end(finding, attempt)
+
+    def record_crash(self, finding: WatchFinding, then: str) -> None:
+        """Records the attempt of an engine that ended by the call in `finding`. `then` names what follows, for the log."""
+        assert finding.excess is not None
+        attempt = self.report_call(finding.excess, self._group_of(finding), f"crashed the engine{then}")
+        self._record_after_end(finding, attempt)
+
+    def report_call(self, found: ExcessiveCall, group: str, what: str) -> CallAttempt:
+        """Writes a line about a call; returns its attempt. `what` continues the sentence after the place."""
+        attempt = _attempt(self._text, found)
         self.report(
             LogEvent.HUNG_CALL,
-            f"{attempt.place} exceeds the {attempt.cause.value} of a call: the engine is ended{then}",
+            f"{attempt.place} {what}",
             group=group,
             cause=attempt.cause.value,
             window=attempt.place.window,
             used_ms=found.used_ms,
             grown_bytes=found.grown_bytes,
         )
-        before_s, after_s = self._record_s
-        failure = self._record(group, attempt, before_s)
-        _kill(self._engine)
-        if failure and (failure := self._record(group, attempt, after_s)):
-            self.report(LogEvent.ATTEMPT_LOST, f"the attempt cannot be recorded: {failure}", group=group)
+        return attempt
+
+    def _group_of(self, finding: WatchFinding) -> str:
+        return _name_at(self._text.get("groups"), finding.slot)
+
+    def _record_after_end(self, finding: WatchFinding, attempt: CallAttempt) -> None:
+        failure = self._record(finding, attempt, self._record_s[1])
+        if failure:
+            message = f"the attempt cannot be recorded: {failure}"
+            self.report(LogEvent.ATTEMPT_LOST, message, group=self._group_of(finding))
 
     def _published_board(self) -> CallBoard | None:
         if self._board is None:
@@ -156,11 +203,11 @@ class EngineWatch:
             return CallLimits()
         return CallLimits(self._board.setting(BoardSetting.DEADLINE_MS), self._board.setting(BoardSetting.MEMORY_BYTES))
 
-    def _record(self, group: str, attempt: CallAttempt, limit_s: float) -> str:
+    def _record(self, finding: WatchFinding, attempt: CallAttempt, limit_s: float) -> str:
         url = str(self._text.get("coordination", ""))
         if not url or url.startswith("memory:"):
             return "coordination is in the memory of the engine"
-        return record_attempt({"coordination": url, "group": group, "attempt": asdict(attempt)}, limit_s)
+        return record_attempt({"coordination": url, "group": self._group_of(finding), "attempt": asdict(attempt)}, limit_s)
 
     def _look_at_loading(self, board: CallBoard) -> WatchFinding | None:
         used_ms = thread_ms(self._engine, board.slot(0).cells[Cell.THREAD])
@@ -212,10 +259,14 @@ def _fields(file: str) -> list[bytes] | None:
         return None
 
 
+def _place(text: Mapping[str, Any], call: ShownCall) -> CallPlace:
+    topic, partition, offset, index = call.position
+    window, version = (_name_at(text.get(names), call.node) for names in ("windows", "versions"))
+    return CallPlace(_name_at(text.get("topics"), topic), partition, offset, index, window, version)
+
+
 def _attempt(text: Mapping[str, Any], found: ExcessiveCall) -> CallAttempt:
-    topic, partition, offset, index = found.call.position
-    window = _name_at(text.get("windows"), found.call.node)
-    place = CallPlace(_name_at(text.get("topics"), topic), partition, offset, index, window)
+    place = _place(text, found.call)
     attempt = CallAttempt(place, found.cause, str(text.get("start", "")), rows=found.call.rows, used_ms=found.used_ms)
     return replace(attempt, engine=str(text.get("engine", "")), host=str(text.get("host", "")))
 
