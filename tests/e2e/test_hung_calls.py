@@ -257,6 +257,24 @@ def test_code_that_takes_all_memory(made: Any) -> None:
     assert ids(code_rows(site)) == [0, 1, 3, 4]
 
 
+@pytest.mark.spark
+def test_in_tasks_of_spark(made: Any) -> None:
+    """A task has a watcher beside it; Spark's driver starts the task again."""
+    options = ("--runner", "partitioned", "--master", "local[2]", "--snapshots", "500 milliseconds", "--shards", "2")
+    site = made(project("python-columns", COLUMNS), options=options)
+    site.cluster.group = group_name(site.prefix, "shop", Shard(0, 2))
+    site.cluster.start_engine("one", *WATCHED)
+    groups = [group_name(site.prefix, "shop", Shard(number, 2)) for number in range(2)]
+    wait_until(lambda: all(site.cluster.coordination.leader(group).holder for group in groups), "engines of both shards", 120)
+    site.publish(events(range(20), hanging=(7,)), window=SOURCE)
+    wait_until(lambda: len(site.outputs()) >= 20, "all rows of the window beside", 200)
+    wait_until(lambda: len(code_rows(site)) >= 19, "all other rows of the window with the code", 200)
+    assert sorted(ids(site.outputs())) == list(range(20))
+    assert sorted(ids(code_rows(site))) == [n for n in range(20) if n != 7]
+    _, bad = site.bad_events()
+    assert "code-deadline" in bad
+
+
 @pytest.mark.servers
 def test_on_kafka_in_shards(made: Any, kafka: KafkaServers, zookeeper: Any, tmp_path: Path) -> None:
     """A process hosts two shards: an event of one of them ends both, and both continue. A call is for many rows at first."""

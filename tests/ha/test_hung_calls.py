@@ -11,9 +11,10 @@ from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
 from hotspare.base.choices import EventPolicy
 from hotspare.bus.contract import Progress
 from hotspare.coordination.memory import MemoryCoordination
+from hotspare.ha.calls.store_jobs import Candidate
 from hotspare.ha.effects.hung_calls import read_attempts
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules import hung_calls, project_changes
+from hotspare.ha.rules import hung_calls, project_changes, snapshots
 from hotspare.ha.rules.decide import decide
 from hotspare.ha.rules.facts import HungCalls, StreamFacts
 from hotspare.ha.rules.roles import Reason, Step
@@ -89,6 +90,14 @@ def test_with_stop_the_active_engine_ends_once_all_is_committed() -> None:
     passed = stopped(active(), committed=4, hung_calls=known)
     assert not any(isinstance(each, do.Leave) for each in decide(passed))
     assert not any(isinstance(each, do.Leave) for each in decide(stopped(standby(), hung_calls=known)))
+
+
+def test_a_snapshot_is_final_once_output_beyond_it_is_committed_and_its_writer_is_valid() -> None:
+    before = Candidate("s1", order=5, sequences={"s": 3})
+    view = stopped(standby(), committed=4, computed=4)
+    assert snapshots.is_final(view, before)
+    assert not snapshots.is_final(stopped(standby(), committed=3, computed=4), before)
+    assert not snapshots.is_final(replace(view, core=CoreView(missing_decisions=(DECIDED,))), before)
 
 
 def test_nothing_is_decided_by_a_spare_or_in_a_promotion() -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from hotspare.base.shard import WHOLE, Shard
-from hotspare.bus.open import call_timeout_ms
+from hotspare.bus.open import call_timeout_ms, read_interval_ms
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan
 from hotspare.formats.csv.rows import CsvStyle, row_texts
@@ -23,11 +23,12 @@ from hotspare.telemetry.log import Log, LogEvent
 
 
 def with_slow_bus_limits(options: EngineOptions) -> GroupSettings:
-    """Returns the settings, with promotion steps at least as long as one bus call may take plus the lease: else a slow promotion
-    could never end."""
-    settings = options.settings
-    least_ms = call_timeout_ms(options.bus_url) + settings.lease_ms
-    return replace(settings, promotion_step_ms=max(settings.promotion_step_ms, least_ms))
+    """Returns the settings for the bus of the options. Promotion steps are at least as long as one bus call may take plus the lease:
+    else a slow promotion could never end. Reads are not more frequent than is worth while."""
+    settings, url = options.settings, options.bus_url
+    step_ms, read_ms = call_timeout_ms(url) + settings.lease_ms, read_interval_ms(url)
+    settings = replace(settings, promotion_step_ms=max(settings.promotion_step_ms, step_ms))
+    return replace(settings, read_interval_ms=max(settings.read_interval_ms, read_ms))
 
 
 def project_identity(project: Project, plan: Plan) -> ProjectIdentity:

@@ -69,10 +69,10 @@ def _numbered(view: View, candidate: Candidate) -> list[tuple[StreamView, int]]:
     return [(each, n + each.shift - candidate.shifts.get(stream, 0)) for each, stream, n in known]
 
 
-def is_output_beyond(view: View, candidate: Candidate) -> bool:
-    """Whether committed output lies beyond the candidate, so that no engine can decide any more about a position before it
-    (`hung_calls`)."""
-    return any(
+def is_final(view: View, candidate: Candidate) -> bool:
+    """Whether no decision about a hung call can make the snapshot void any more: committed output lies beyond it, so that no engine
+    can decide about a position before it, and the state of this engine, which wrote it, is not void itself (`hung_calls`)."""
+    return not view.core.missing_decisions and any(
         not each.facts.is_shift_unknown and each.facts.committed_sequence > sequence
         for each, sequence in _numbered(view, candidate)
     )
