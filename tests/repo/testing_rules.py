@@ -56,6 +56,7 @@ MOCKS: dict[str, str] = {
     "tests/simulation/planted_applications.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_cascade.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_cold.py": "puts mistakes into the real code, on purpose, to see that they are found",
+    "tests/simulation/planted_hang.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_recent.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_rules.py": "puts mistakes into the real code, on purpose, to see that they are found",
     "tests/simulation/planted_shards.py": "puts mistakes into the real code, on purpose, to see that they are found",

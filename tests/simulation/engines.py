@@ -48,6 +48,8 @@ class Process:
     now_ms: Callable[[], int]
     """The bus's time, which messages carry."""
     paused_until_ms: int = -1
+    busy_until_ms: int = -1
+    """Until when a call of user code keeps all its threads from running."""
     wakes_at_commit: bool = False
     """Whether its pause ends when another engine publishes under a newer epoch: the worst moment."""
     idles: float = 0.0
@@ -85,6 +87,8 @@ class Process:
     _only: frozenset[tuple[int, int]] = frozenset()
     """The only partitions to read; empty: all."""
     _is_in_batch: bool = False
+    _rest: Iterator[None] | None = None
+    """The rest of a batch that a runner began during a promotion, and at whose next event the core stops."""
     _jobs_running: list[Fiber] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -113,7 +117,7 @@ class Process:
 
     def is_ready(self, now_ms: int) -> bool:
         """Whether it can do a step: it is not paused, and one of its threads is not in a call."""
-        if self.paused_until_ms > now_ms:
+        if max(self.paused_until_ms, self.busy_until_ms) > now_ms:
             return False
         return self._main.ready_ms <= now_ms or any(job.ready_ms <= now_ms for job in self._jobs_running)
 
@@ -213,7 +217,7 @@ class Process:
             raise
 
     def _wait_for(self, runner: Fiber) -> None:
-        """Waits until the runner has finished its current batch."""
+        """Waits until the runner has finished its current batch, or the core has stopped in it."""
         runner.is_last = True
         while runner:
             self._main.ready_ms = max(self._main.ready_ms, runner.ready_ms)
@@ -224,10 +228,17 @@ class Process:
     def _hold_batches(self) -> None:
         runner: Fiber = getcurrent()  # type: ignore[assignment]
         while not runner.is_last:
-            batch = self._next_batch()
-            steps = iter((None,)) if batch is None else self.engine.hold_steps(batch, self._next_input())
-            for _ in steps:
-                runner.ready_ms = self.clock.now_ms() + (batch is None)
+            steps, self._rest = self._rest, None
+            batch = self._next_batch() if steps is None else None
+            if batch is not None:
+                steps = self.engine.hold_steps(batch, self._next_input())
+            is_idle = steps is None
+            for _ in steps or (None,):
+                is_stopped = self.state is not None and self.state.core.stopped_at is not None
+                if is_stopped and runner.is_last:
+                    self._rest = steps
+                    return
+                runner.ready_ms = self.clock.now_ms() + (is_idle or is_stopped)
                 runner.parent.switch()  # type: ignore[union-attr]
 
     def _run(self) -> None:
@@ -252,15 +263,29 @@ class Process:
         plan = yield from self.engine.start_steps()
         self._offsets = dict(plan.next_offsets)
         while self.engine.role not in ENDS:
+            if self._rest is not None:
+                yield from self._finish_batch()
+                continue
             batch = self._next_batch()
             if batch is not None:
                 yield f"takes {batch.num_rows} messages"
                 self._is_in_batch = True
-                yield from self.engine.batch_steps(batch, self._next_input())
+                for step in self.engine.batch_steps(batch, self._next_input()):
+                    yield "idles" if step is None else step
                 self._is_in_batch = False
             else:
                 yield from self.engine.ha_loop_steps()
                 yield "idles"
+
+    def _finish_batch(self) -> Iterator[object]:
+        """Computes the rest of a batch, as `GroupEngine.batch_steps` computes a whole one."""
+        rest, self._rest = self._rest, None
+        self._is_in_batch = True
+        for _ in rest or ():
+            yield from self.engine.ha_loop_steps()
+            if self.state is not None and self.state.core.stopped_at is not None:
+                yield "idles"
+        self._is_in_batch = False
 
     def _next_batch(self) -> pa.RecordBatch | None:
         waits = self.is_stuck or (self.idles and self.rng.random() < self.idles)

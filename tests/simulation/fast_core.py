@@ -167,16 +167,11 @@ class FastCore:
             waiting.append((time_us, topic, partition, offset, index, kind, value, clock_us))
 
     def _process(self, row: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
-        time_us, topic, partition, offset, _, kind, value, clock_us = row
+        time_us, topic, partition, offset, _, kind, _, clock_us = row
         self.time_us = max(self.time_us, time_us)
         ordinals = dict.fromkeys(STREAMS, 0)
         if kind == RowKind.EVENT:
-            self.count += 1
-            self.total = self.total * 3 + value + self.salt & 0xFFFFFF
-            yield self._put("q/a", row, ordinals, self.count, self.total)
-            if value % 2 == 0:
-                yield self._put("q/b", row, ordinals, self.count, self.total ^ value)
-            self.window.append((self.time_us, self.count))
+            yield from self.at_event(row, ordinals)
         elif self.time_us >= self.heartbeat_us + HEARTBEAT_US:
             self.heartbeat_us = self.time_us
             while self.window and self.window[0][0] <= self.time_us - EXPIRY_US:
@@ -184,6 +179,16 @@ class FastCore:
             yield from self.at_heartbeat(row, ordinals)
         self.beliefs[topic, partition] = Belief(time_us, clock_us)
         self.positions[topic, partition] = offset + 1
+
+    def at_event(self, row: tuple[int, ...], ordinals: dict[str, int]) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yields the outputs of an event."""
+        value = row[6]
+        self.count += 1
+        self.total = self.total * 3 + value + self.salt & 0xFFFFFF
+        yield self._put("q/a", row, ordinals, self.count, self.total)
+        if value % 2 == 0:
+            yield self._put("q/b", row, ordinals, self.count, self.total ^ value)
+        self.window.append((self.time_us, self.count))
 
     def at_heartbeat(self, row: tuple[int, ...], ordinals: dict[str, int]) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yields additional outputs at a heartbeat, after all others."""

@@ -148,9 +148,14 @@ class Healing:
         most += (_STEPS_PER_MESSAGE * self.backlog + _STEPS_PER_OUTPUT * missing) * self.sharing
         if world.lasting.commit_rows:
             most *= _COMMITS_SHRINK
+        most += self.more_steps()
         while not condition() and self.steps - begun < most:
             self.step()
         self.longest = max(self.longest, self.steps - begun)
+
+    def more_steps(self) -> int:
+        """Returns how many steps more a wait may take."""
+        return 0
 
     def step(self) -> None:
         world, rng = self.world, self.world.rng

@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.simulation.applications import run_applications
 from tests.simulation.cascade import run_cascade
 from tests.simulation.checkers import Violation
+from tests.simulation.hangs import run_hangs
 from tests.simulation.planted import PLANTED
 from tests.simulation.planting import Groups
 from tests.simulation.recent import run_recent
@@ -29,6 +30,7 @@ _RUNS: dict[Groups, Callable[..., Outcome]] = {
     Groups.SHARDS: run_shards,
     Groups.CASCADE: run_cascade,
     Groups.RECENT: run_recent,
+    Groups.HANGS: run_hangs,
     Groups.APPLICATIONS: run_applications,
 }
 

@@ -21,6 +21,7 @@ class Groups(Enum):
     SHARDS = "a project in shards"
     CASCADE = "two projects, one behind the other"
     RECENT = "a group some of whose engines make their state from recent input"
+    HANGS = "a group with calls of user code that do not end"
     APPLICATIONS = "applications whose tasks host the engines of shards"
 
 

@@ -266,6 +266,7 @@ def _suspend(world: World, process: Process) -> None:
 def main() -> int:
     from tests.simulation.applications import run_applications  # which build on this
     from tests.simulation.cascade import run_cascade
+    from tests.simulation.hangs import run_hangs
     from tests.simulation.recent import run_recent
     from tests.simulation.shards import run_shards
 
@@ -275,6 +276,7 @@ def main() -> int:
     parser.add_argument("--core", choices=("fast", "real"), default="fast", help="a small core, or the engine's own")
     parser.add_argument("--shards", action="store_true", help="a project in shards")
     parser.add_argument("--recent", action="store_true", help="engines whose state is made from recent input")
+    parser.add_argument("--hangs", action="store_true", help="calls of user code that do not end")
     parser.add_argument("--cascade", action="store_true", help="two projects, one behind the other")
     parser.add_argument("--applications", action="store_true", help="applications whose tasks host the engines of shards")
     parser.add_argument("--verbose", action="store_true")
@@ -285,7 +287,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.seed, options.seed + options.count):
             others = {run_applications: options.applications, run_cascade: options.cascade, run_shards: options.shards}
-            run = next((run for run, is_asked in {**others, run_recent: options.recent}.items() if is_asked), None)
+            others |= {run_recent: options.recent, run_hangs: options.hangs}
+            run = next((run for run, is_asked in others.items() if is_asked), None)
             outcome = run_seed(seed, Path(folder), trace, kit) if run is None else run(seed, Path(folder), trace)
             steps, commits, delivered = steps + outcome.steps, commits + outcome.commits, delivered + outcome.delivered
             if outcome.failure:

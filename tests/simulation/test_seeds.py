@@ -11,6 +11,7 @@ import pytest
 
 from tests.examples import count
 from tests.simulation.applications import run_applications
+from tests.simulation.hangs import DECISIONS
 from tests.simulation.kits import real_kit
 from tests.simulation.parallel import pool, spread
 from tests.simulation.planting import Groups
@@ -23,6 +24,7 @@ SHARDED_SEEDS = count(1)
 CASCADE_SEEDS = count(0.4)
 APPLICATION_SEEDS = count(0.4)
 RECENT_SEEDS = count(0.4)
+HANG_SEEDS = count(0.4)
 
 pytestmark = pytest.mark.timeout(900)  # minutes of work for two idle cores, more on a busy machine
 
@@ -67,6 +69,14 @@ def test_no_seed_with_states_from_recent_input_loses_doubles_or_changes_an_outpu
     failed = [outcome for share in shares for outcome in share.failed]
     assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
     assert sum(share.covered[ACCEPTED] for share in shares) > RECENT_SEEDS // 3
+
+
+def test_no_seed_with_calls_that_do_not_end_loses_doubles_or_changes_an_output(workers: ProcessPoolExecutor) -> None:
+    """The outputs are those of an engine that refuses what the group has decided to refuse."""
+    shares = list(spread(workers, 1, HANG_SEEDS, chunk=4, groups=Groups.HANGS))
+    failed = [outcome for share in shares for outcome in share.failed]
+    assert not failed, "\n".join(f"{o.failure}; repeat with: {o.repeat}" for o in failed)
+    assert sum(share.covered[DECISIONS] for share in shares) > HANG_SEEDS // 4
 
 
 def test_a_seed_of_applications_repeats_exactly(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
 from hotspare.base.inbound_role import InboundRole
 from hotspare.bus.contract import Outgoing, Partition
@@ -27,7 +28,7 @@ from hotspare.model.quality import PRECISE, Quality
 from hotspare.stores.contract import SnapshotStatus, Store
 from hotspare.stores.renamed_groups import RenamedGroupsStore
 from tests.exact_rows import exact_rows
-from tests.simulation.calls import COORDINATION, STORE, Timed, TimedBus
+from tests.simulation.calls import COORDINATION, STORE, CallKind, Timed, TimedBus
 from tests.simulation.checkers import Gap, Observer, Violation
 from tests.simulation.codec import StreamCodec
 from tests.simulation.doors import (
@@ -127,6 +128,9 @@ class World:
     """Whether a snapshot has just been persisted: the worst moment for all engines to die and be restored from it."""
     told_to_go_on: set[str] = field(default_factory=set)
     """Doors of engines that took over though they differ, because no other could and `on_divergence` allows it."""
+    has_user_code: ClassVar[bool] = False
+    coordination_kinds: ClassVar[Mapping[str, CallKind]] = COORDINATION
+    """The calls to coordination that take time."""
 
     def __post_init__(self) -> None:
         around = self.surroundings = self.around or Surroundings(self.rng, self.plan, self.fencing)
@@ -199,7 +203,7 @@ class World:
         coordination = UnreliableCoordination(self.coordination.client(door), self.plan, self.roles)
         ports = Ports(
             bus=TimedBus(UnreliableBus(self.bus, door, self.plan, self.lasting), self.calls, door),  # type: ignore[arg-type]
-            coordination=Timed(coordination, self.calls, door, COORDINATION),  # type: ignore[arg-type]
+            coordination=Timed(coordination, self.calls, door, self.coordination_kinds),  # type: ignore[arg-type]
             store=Timed(self._placed(self.store.of(name, self.lasting)), self.calls, door, STORE),  # type: ignore[arg-type]
             peers=SimulatedPeers(lambda holder, holder_life: self._judge(name, holder, holder_life)),
             codec=self.codec,
@@ -212,7 +216,8 @@ class World:
             open_store=lambda _: Timed(self.surroundings.elsewhere, self.calls, door, STORE),  # type: ignore[arg-type,return-value]
         )
         settings = replace(self.settings, recent_span_us=self.lasting.recent.get(name, 0))
-        definition = GroupDefinition(self.group, self.topics, self.identity, self.cores.get(name, self.kit.cores), settings)
+        cores = self.cores.get(name, self.kit.cores)
+        definition = GroupDefinition(self.group, self.topics, self.identity, cores, settings, self.has_user_code)
         process = Process(
             name,
             life,

@@ -23,8 +23,8 @@ from hotspare.telemetry.log import Log, LogEvent
 
 
 def with_slow_bus_limits(options: EngineOptions) -> GroupSettings:
-    """Returns the settings for the bus of the options. Promotion steps are at least as long as one bus call may take plus the lease:
-    else a slow promotion could never end. Reads are not more frequent than is worth while."""
+    """Returns the settings for the bus of the options. Promotion steps are at least as long as one bus call may take plus the
+    lease: else a slow promotion could never end. Reads are not more frequent than is worth while."""
     settings, url = options.settings, options.bus_url
     step_ms, read_ms = call_timeout_ms(url) + settings.lease_ms, read_interval_ms(url)
     settings = replace(settings, promotion_step_ms=max(settings.promotion_step_ms, step_ms))

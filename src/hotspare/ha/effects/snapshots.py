@@ -238,8 +238,8 @@ def _tidying_behind(state: GroupState, ports: Ports, before: Candidate | None) -
     """Returns the job that tidies a group with user code after a later snapshot than `before`, this engine's last one, was
     confirmed; it does nothing without `before`.
 
-    If no decision can make `before` void any more (`rules.is_final`), it is the newest snapshot behind which input and snapshots may
-    be deleted. Otherwise `before` itself is deleted, so that such snapshots do not accumulate.
+    If no decision can make `before` void any more (`rules.is_final`), it is the newest snapshot behind which input and snapshots
+    may be deleted. Otherwise `before` itself is deleted, so that such snapshots do not accumulate.
     """
     group, confirmed_max = state.group, state.settings.confirmed_snapshots_max
     is_final = before is not None and rules.is_final(view_of(state, ports), before)
