@@ -1,0 +1,125 @@
+"""Bugs of how a group agrees about calls of user code that do not end."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from hotspare.base.call_place import CallAttempt, CallPlace
+from hotspare.bus.contract import Commit
+from hotspare.coordination.contract import Coordination
+from hotspare.ha.core import Core
+from hotspare.ha.effects import hung_calls as hung_effects
+from hotspare.ha.effects import joining, perform, snapshots
+from hotspare.ha.group_state import GroupState, view_of
+from hotspare.ha.ports import Ports
+from hotspare.ha.rules import actions as do
+from hotspare.ha.rules import hung_calls as rules
+from hotspare.ha.rules.facts import HungCalls
+from tests.simulation.faults import FaultKind
+from tests.simulation.planting import Groups, planted
+
+
+@planted(FaultKind.CRASH, FaultKind.PAUSE, FaultKind.SWITCHOVER, groups=Groups.HANGS)
+def decided_before_progress_is_read() -> Any:
+    """A promotion commits its decision right after the fence, by what it knew before."""
+    right = perform.PERFORMERS[do.Fence]
+
+    def fence(action: do.Fence, state: GroupState, ports: Ports) -> None:
+        right(action, state, ports)
+        decision = rules.due_decision(view_of(state, ports))
+        if decision is not None and state.producer is not None:
+            state.producer.publish(action.epoch, Commit({}, rules.decision_record(decision, action.epoch)))
+
+    return patch.dict(perform.PERFORMERS, {do.Fence: fence})
+
+
+@planted(FaultKind.CRASH, FaultKind.ALL_DEAD, groups=Groups.HANGS)
+def decided_behind_committed_output() -> Any:
+    """A place is decided although committed output lies beyond it."""
+    return patch.object(rules, "is_output_beyond_committed", lambda streams: False)
+
+
+@planted(FaultKind.LAG, FaultKind.PAUSE, groups=Groups.HANGS)
+def void_states_stay() -> Any:
+    """An engine whose state passed a place goes on after the group has decided about it."""
+    return patch.object(rules, "void_reason", lambda view: "")
+
+
+@planted(FaultKind.CRASH, FaultKind.ALL_DEAD, groups=Groups.HANGS)
+def void_snapshots_are_restored() -> Any:
+    """A snapshot that lacks a decision is restored."""
+    return patch.object(joining, "refuse_void", lambda core, decisions: core.set_decisions(decisions))
+
+
+@planted(FaultKind.CRASH, FaultKind.TRIM, FaultKind.TRIM_AT_START, groups=Groups.HANGS)
+def deleted_behind_a_void_snapshot() -> Any:
+    """Input and older snapshots are deleted behind a snapshot that may become void."""
+    return patch.object(snapshots.rules, "is_final", lambda view, candidate: True)
+
+
+@planted(groups=Groups.HANGS)
+def attempts_do_not_count() -> Any:
+    """Engines never stop before a place."""
+    return patch.object(rules, "places_to_stop_before", lambda attempts, decisions: {})
+
+
+@planted(groups=Groups.HANGS)
+def attempts_count_by_engine() -> Any:
+    """Several starts of one engine count as one."""
+
+    def failed(attempts: Iterable[CallAttempt]) -> dict[CallPlace, int]:
+        engines = {(each.place, each.engine) for each in attempts}
+        places = [place for place, _ in engines]
+        return {place: places.count(place) for place in places}
+
+    return patch.object(rules, "failed_starts", failed)
+
+
+@planted(FaultKind.CRASH, FaultKind.LAG, groups=Groups.HANGS)
+@contextmanager
+def decisions_come_to_the_core_late() -> Iterator[None]:
+    """The core learns the decisions with the first progress that its engine reads, and may have passed their places by then."""
+
+    def prepare(self: Any, core: Core) -> HungCalls:
+        places = rules.places_to_stop_before(self.attempts, self.decisions)
+        core.stop_before(places)
+        return HungCalls((), places)
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(joining._HungCallsRead, "prepare_core", prepare))
+        stack.enter_context(patch.object(joining, "refuse_void", lambda core, decisions: None))
+        stack.enter_context(patch.object(rules, "void_reason", lambda view: ""))
+        yield
+
+
+class _ReadLater(Sequence[CallAttempt]):
+    """Attempts that are read only when they are used."""
+
+    def __init__(self, coordination: Coordination, group: str) -> None:
+        self._read = lambda: hung_effects.read_attempts(coordination, group)
+
+    def __iter__(self) -> Iterator[CallAttempt]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return len(self._read())
+
+    def __getitem__(self, number: Any) -> Any:
+        return self._read()[number]
+
+
+@planted(FaultKind.CRASH, FaultKind.TRIM, FaultKind.TRIM_AT_START, groups=Groups.HANGS)
+@contextmanager
+def attempts_are_read_after_the_snapshot() -> Iterator[None]:
+    """An engine chooses its snapshot before it reads the attempts, and older ones are deleted behind any other."""
+
+    def read(self: joining.JoinProcedure) -> Generator[str, None, Any]:
+        yield "read the decisions about such calls"
+        decisions = rules.parsed_decisions(self.ports.bus.progress(self.group))
+        return joining._HungCallsRead(_ReadLater(self.ports.coordination, self.group), decisions)
+
+    with patch.object(joining.JoinProcedure, "_hung_calls", read), deleted_behind_a_void_snapshot():
+        yield
