@@ -59,7 +59,7 @@ class _Rows:
     @property
     def buffer_bytes(self) -> int:
         """The size of the buffers in which the rows are, perhaps with others."""
-        return len(self) * HEAD_ROW_BYTES + buffer_bytes(self._arrays)
+        return len(self) * HEAD_ROW_BYTES + sum(map(buffer_bytes, self._arrays))
 
     @property
     def _arrays(self) -> Sequence[pa.Array]:
