@@ -88,6 +88,12 @@ def shared(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
+def columns_of(batch: pa.RecordBatch) -> list[pa.Array]:
+    """Returns the columns of a batch. Arrow's own list of them takes twice as long."""
+    whole = batch.to_struct_array()
+    return [whole.field(i) for i in range(batch.num_columns)]
+
+
 def buffer_bytes(data: pa.Array | pa.RecordBatch) -> int:
     """Returns the size of the buffers of an array or a batch, each counted once. Sooner known than `nbytes`, and smaller only if
     arrays share a buffer, as nulls do."""

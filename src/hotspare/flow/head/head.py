@@ -46,8 +46,8 @@ from hotspare.rows.batch import (
     arrow_fields,
     decoded_schema,
 )
-from hotspare.rows.chunk import Bools, Int64s
-from hotspare.rows.elementwise import Rows, buffer_bytes, chosen, halved, is_row_error, null_array, shared, true_rows
+from hotspare.rows.chunk import Bools, Int64s, is_all
+from hotspare.rows.elementwise import Rows, buffer_bytes, chosen, columns_of, halved, is_row_error, null_array, shared, true_rows
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, NOTHING_REFUSED, BadRows, Refusals
 from hotspare.rows.routing import Routing, routing_of
 from hotspare.windows.shared.stateless import Chain, passed_decoded_rows, refused_rows
@@ -173,7 +173,7 @@ class Head:
             told = [bad.with_place_of(head.window, np.ones(len(bad), np.bool_)) for bad in (unread[topic],) if len(bad)]
             entering = _without_blocks([_with_plain_keys(rows, head.schema)], NO_BAD_ROWS, _NO_FORMS, head, told)
             pieces += _after_chain(head, topic, places, entering, told)
-        return self._assembled(places, pieces)
+        return self._assembled([places.column(name) for name in _POSITION], pieces)
 
     def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
         """Returns one message as a bad row. The row names only the class of the error: the error's text may differ between
@@ -182,24 +182,30 @@ class Head:
         sentence = f"the engine fails on this message ({type(error).__name__})"
         text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
         refused = BadRows.from_rows([(0, 0, BadReason.POISON, sentence, text)])
-        return self._assembled(raw, [_bad_piece(refused.with_place_of(window, np.ones(1, np.bool_)))])
+        pieces = [_bad_piece(refused.with_place_of(window, np.ones(1, np.bool_)))]
+        return self._assembled([raw.column(name) for name in _POSITION], pieces)
 
     def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        tick, topic, format_ = (raw.column(name).to_numpy(zero_copy_only=False) for name in ("tick", "topic", "format"))
+        columns = dict(zip(raw.schema.names, columns_of(raw), strict=True))
+        tick, topic, format_ = (columns[name].to_numpy(zero_copy_only=False) for name in ("tick", "topic", "format"))
         pieces = _ticks(tick, format_)
         unknown: list[UnknownMember] = []
+        values, has_json = columns["value"], _JSON in format_.tobytes()
         for i, head in enumerate(self.topics):
             mine = (topic == i) & ~tick
-            if mine.any():
-                pieces += _decoded(head, i, raw, format_, mine)
+            if is_all(~mine):
+                continue
+            pieces += _decoded(head, i, raw, values, format_, mine)
+            if has_json:
                 is_json = mine & (format_ == _JSON)  # messages with outputs of a project have a different number
-                unknown += sampled(raw.column("value"), np.flatnonzero(is_json), head.window, head.schema)
-        made = with_unknown(self._assembled(raw, pieces), unknown)
+                unknown += sampled(values, np.flatnonzero(is_json), head.window, head.schema)
+        made = with_unknown(self._assembled([columns[name] for name in _POSITION], pieces), unknown)
         if raw.num_rows > 1 and buffer_bytes(made) > self.batch_bytes_max and made.nbytes > self.batch_bytes_max:
             raise OverflowError("the messages of a batch are too large together")
         return made
 
-    def _assembled(self, raw: pa.RecordBatch, pieces: list[_Piece]) -> pa.RecordBatch:
+    def _assembled(self, positions: Sequence[pa.Array], pieces: list[_Piece]) -> pa.RecordBatch:
+        """Returns the rows of the pieces in order. `positions`: the columns _POSITION of all messages."""
         pieces = sorted((p for p in pieces if len(p.message)), key=lambda piece: (piece.message.item(0), piece.index.item(0)))
         count, end = sum(len(p.message) for p in pieces), 0
         message, index, codes = np.empty(count, np.int64), np.empty(count, np.int32), np.zeros((3, count), np.uint8)
@@ -209,12 +215,13 @@ class Head:
             message[begin:end], index[begin:end], kind[begin:end] = piece.message, piece.index, piece.kind
             if piece.opcode is not None and piece.flags is not None:
                 opcode[begin:end], flags[begin:end] = piece.opcode, piece.flags
-        order = None if _is_in_order(message, index) else np.lexsort((index, message))
-        if order is not None:
+        order, at = None, None if _is_each_once(message, len(positions[0])) else message
+        if at is not None and not _is_in_order(message, index):
+            order = np.lexsort((index, message))
             message, index = message[order], index[order]
             kind, opcode, flags = codes.take(order, axis=1)
-        is_all = _is_all(message, raw.num_rows)
-        topic, partition, offset, time_us = (_at(raw.column(name), None if is_all else message) for name in _POSITION)
+            at = None if _is_each_once(message, len(positions[0])) else message
+        topic, partition, offset, time_us = (_at(column, at) for column in positions)
         bytes_ = [shared(column, type_) for column, type_ in ((kind, _INT8), (opcode, _UINT8), (flags, _UINT8))]
         contents = [_contents(pieces, i, RowKind.EVENT, nulls, order) for i, nulls in enumerate(self._nulls[:-1])]
         bad = _contents(pieces, -1, RowKind.BAD, self._nulls[-1], order)
@@ -242,11 +249,12 @@ def _ticks(tick: Bools, format_: npt.NDArray[np.int8]) -> list[_Piece]:
 
 def _is_in_order(message: Rows, index: npt.NDArray[np.int32]) -> bool:
     place = message << 32 | index
-    return bool((place[1:] >= place[:-1]).all())
+    return is_all(place[1:] >= place[:-1])
 
 
-def _is_all(message: Rows, count: int) -> bool:
-    return len(message) == count and bool((message == np.arange(count)).all())
+def _is_each_once(message: Rows, count: int) -> bool:
+    """Whether there is one row for each of `count` messages, in order."""
+    return len(message) == count and is_all(message == np.arange(count))
 
 
 def _at(column: pa.Array, rows: Rows | None) -> pa.Array:
@@ -273,11 +281,10 @@ def _contents(pieces: list[_Piece], topic: int, kind: RowKind, nulls: pa.Array, 
 
 
 def _decoded(
-    head: TopicHead, topic: int, raw: pa.RecordBatch, format_: npt.NDArray[np.int8], mine: npt.NDArray[np.bool_]
+    head: TopicHead, topic: int, raw: pa.RecordBatch, values: pa.Array, format_: npt.NDArray[np.int8], mine: Bools
 ) -> list[_Piece]:
-    """Decodes the messages of one topic and runs its chain; returns the pieces. `mine`: whether each message of `raw` is of that
-    topic."""
-    values = raw.column("value")
+    """Decodes the messages of one topic and runs its chain; returns the pieces. `values`, `format_`: columns of `raw`; `mine`:
+    whether each message of `raw` is of that topic."""
     events: list[DecodedRows] = []
     bad: list[BadRows] = []
     numbers = _different(format_[mine])
@@ -297,7 +304,7 @@ def _decoded(
 
 def _different(numbers: npt.NDArray[np.int8]) -> list[int]:
     """Returns the different ones of some numbers, at least one, ascending."""
-    found: list[int] = [numbers.item(0)] if (numbers == numbers[0]).all() else np.unique(numbers).tolist()
+    found: list[int] = [numbers.item(0)] if is_all(numbers == numbers[0]) else np.unique(numbers).tolist()
     return found
 
 
