@@ -156,8 +156,7 @@ class Dataflow:
             inputs, bad = decided.without_refused(node, inputs, self._state.strings)
             self._refuse(i, bad)
         comes = self._has_more[i] or inputs.count(None) < len(inputs)
-        clock, ends = node.operator.clock, self._given[i] <= self._timeline.end_rank < until
-        if not comes and (until == self._given[i] or not (clock.has_ticks or (ends and clock.has_event_time))):
+        if not comes and (until == self._given[i] or not self._is_due(i, until)):
             self._given[i] = self._until[i] = until
             return None
         beats = self._beats(self._given[i], until)
@@ -172,10 +171,15 @@ class Dataflow:
             self._refuse(i, applied.bad.of_window(node.window))
         return self._route_outputs(i, applied)
 
+    def _is_due(self, i: int, until: int) -> bool:
+        """Whether time may make node i act between the ranks that it has received and `until`."""
+        clock, ends = self._plan.nodes[i].operator.clock, self._given[i] <= self._timeline.end_rank < until
+        return clock.has_ticks or (ends and clock.has_event_time)
+
     def _applied(self, i: int, inputs: Sequence[Chunk | None], beats: Timeline) -> OperatorResult:
         """Returns the result of node i for its inputs and heartbeats. Raises WindowFailure."""
         node, slot = self._plan.nodes[i], self._calls.slot
-        given = [chunk or nothing for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
+        given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
         if node.window in self._calls.row_by_row:
             beats = replace(beats, is_row_by_row=True)
         slot.node = i
@@ -465,4 +469,6 @@ def _write(
         stream = state.streams[BAD_STREAM]
         made[BAD_STREAM] = [number_and_write_bad(piece, causes, stream) for piece in bad_in_pieces(bad)]
     parts = max(map(len, made.values()), default=1)
+    if parts == 1:
+        return [{name: batch for name, (batch,) in made.items()}]
     return [{name: batches[at] for name, batches in made.items() if at < len(batches)} for at in range(parts)]

@@ -36,7 +36,7 @@ BLOCK_ROWS = 4096
 _PREFETCH_ROWS = 1 << 14
 _NOTHING_REFUSED = np.empty((0, 2), np.int64)
 _SMALL_ROWS_MAX = 256
-"""The room for the outputs of at most this many rows is created before their count is known: that saves the call of a kernel."""
+"""The outputs of at most this many rows get room before their count is known: mostly one for each row, so one kernel is called."""
 
 
 class QueueResult(NamedTuple):
@@ -110,7 +110,7 @@ class RowQueue:
         if self.unloaded is not None:
             self._load_expiring(ReadBound(ring, self._policy, chunk.opcode, beats, counts, rows_max))
         self._prefetch_oldest(count + min(rows_max, _PREFETCH_ROWS))
-        room = k.QueueOutputs.empty(2 * count if count <= _SMALL_ROWS_MAX else 0, ring.width)
+        room = k.QueueOutputs.empty(count if count <= _SMALL_ROWS_MAX else 0, ring.width)
         k.resolve_and_write(ring, self._policy, given, self._runs, self._refused, counts, room)
         runs, made, row, beat, _, leaving, cause, refused_count = counts[: k.COUNTS_WIDTH].tolist()
         refused = self._refused[:refused_count].copy() if refused_count else _NOTHING_REFUSED
@@ -294,6 +294,8 @@ class RowQueue:
     def _prefetch_oldest(self, rows: int) -> None:
         """Prefetches evicted rows among the `rows` oldest, which may be removed next."""
         sent = self._sent if self.unloaded is None else self._sent_before_absent
+        if sent <= self._wanted:
+            return
         begin, end = max(self.first, self._wanted), min(self.first + rows, sent)
         if end <= begin or (end < sent and end - begin < BLOCK_ROWS // 4):
             return

@@ -290,7 +290,7 @@ class QueueOutputs(NamedTuple):
     def chunk(self, rows: int, width: int) -> Chunk:
         """Returns the first `rows` rows, of `width` lanes."""
         rank, opcode, flags, lanes, valid = self
-        if rows < len(rank):
+        if rows < len(rank):  # some rows are refused
             rank, opcode, flags = rank[:rows], opcode[:rows], flags[:rows]
             lanes, valid = lanes[: rows * width], valid[: rows * width]
         return Chunk(rank, opcode, flags, lanes.reshape(rows, width), valid.reshape(rows, width), is_whole=True)
