@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hotspare.rows.chunk import Chunk, Positions, Timeline
+from hotspare.rows.partition_clock import NO_TIME
 from hotspare.table.loops import index, queue, slots
 from hotspare.table.loops import relation as k
 from hotspare.table.loops.outputs import ENTERED_WIDTH, EnteredRows, OutputColumns
@@ -246,16 +247,23 @@ def queue_take() -> Iterator[Args]:
                 counts = np.zeros(queue.COUNTS_WIDTH, np.int64)
                 counts[[queue.ROOM, queue.LEAVING, queue.CAUSE]] = room, leaving, 0
                 runs = np.zeros((2 * count + 4, queue.RUN_WIDTH), np.int64)
-                yield _ring(policy, 32, stored), policy, given, runs, np.zeros((count, 2), np.int64), counts
+                out = _no_outputs(2 * count)
+                yield _ring(policy, 32, stored), policy, given, runs, np.zeros((count, 2), np.int64), counts, out
 
 
 def queue_write_out() -> Iterator[Args]:
     for args in queue_take():
-        ring, _, given, runs, _, counts = args
-        queue.resolve_in_order(*args)
-        made = int(counts[queue.MADE])
-        head = np.zeros(made, np.int64), np.zeros(made, np.uint8), np.zeros(made, np.uint8)
-        yield ring, given, runs, int(counts[queue.RUNS]), *head, np.zeros(3 * made, np.int64), np.zeros(3 * made, np.bool_)
+        ring, _, given, runs, _, counts, _ = args
+        queue.resolve_and_write(*args)
+        yield ring, given, runs, int(counts[queue.RUNS]), _no_outputs(int(counts[queue.MADE]))
+
+
+def _no_outputs(rows: int) -> queue.QueueOutputs:
+    """Returns room for outputs, with defined content."""
+    out = queue.QueueOutputs.empty(rows, 3)
+    for array in out:
+        array.fill(0)
+    return out
 
 
 def certain_rows() -> Iterator[Args]:
@@ -366,10 +374,10 @@ def first_disorder() -> Iterator[Args]:
 
 def enter_rows() -> Iterator[Args]:
     random = _random()
-    for count, kinds in ((0, 5), (1, 1), (30, 5)):
+    for count, kinds, beat_us in ((0, 5, NO_TIME), (1, 1, 5), (30, 5, 5), (30, 5, NO_TIME)):
         time_us, kind = random.integers(0, 50, count), random.integers(0, kinds, count).astype(np.int8)
-        rows = [np.zeros(size, np.int64) for size in (count, count, 3, count, ENTERED_WIDTH)]
-        yield _positions(random, count), time_us, kind, 20, EnteredRows(*rows)
+        rows = [np.zeros(size, np.int64) for size in (count, count, 3, count, count, ENTERED_WIDTH)]
+        yield _positions(random, count), time_us, kind, 20, beat_us, 7, EnteredRows(*rows)
 
 
 def order_by_number() -> Iterator[Args]:
@@ -445,7 +453,7 @@ GENERATORS: dict[str, Callable[[], Iterator[Args]]] = {
     "columns.pick_columns": pick_columns,
     "columns.identifier_texts": identifier_texts,
     "columns.certain_rows": certain_rows,
-    "queue.resolve_in_order": queue_take,
+    "queue.resolve_and_write": queue_take,
     "queue.write_out": queue_write_out,
     "relation.relate": relate,
     "relation.boundary_passed": boundary_passed,

@@ -257,7 +257,7 @@ def test_rows_of_a_batch_are_looked_at_a_bounded_number_of_times(kind: int, monk
         return keys_valid(ring, given, row)
 
     monkeypatch.setattr(kernel, "keys_valid", counting)
-    monkeypatch.setattr(kernel, "resolve_in_order", plain(kernel.resolve_in_order))
+    monkeypatch.setattr(kernel, "resolve_and_write", plain(kernel.resolve_and_write))
     count = 200
     timeline = Timeline(np.arange(count), np.empty(0, np.int64))
     changed = Relation(SHAPE, policy(kind, 5)).change(_chunk([(i, int(INSERT), i, True) for i in range(count)]), timeline)

@@ -22,7 +22,7 @@ from hotspare.base.errors import StateError
 from hotspare.flow.project_state import NO_TIME, PartitionKey, Passed
 from hotspare.rows.batch import BAD_TYPE, HEAD_ROW_BYTES, RowKind
 from hotspare.rows.chunk import Int64s
-from hotspare.rows.elementwise import buffer_bytes, chosen
+from hotspare.rows.elementwise import buffer_bytes, chosen, columns_of
 from hotspare.rows.merged import FIXED, MergedRows
 from hotspare.rows.ordering import by_partition
 from hotspare.rows.partition_clock import Belief, PartitionClock
@@ -33,6 +33,7 @@ one."""
 
 
 _TICK, _BAD = int(RowKind.TICK), int(RowKind.BAD)
+_TICK_BYTE = bytes([_TICK])
 _TOPIC, _PARTITION, _OFFSET, _TIME, _KIND = map(FIXED.index, ("topic", "partition", "offset", "time_us", "kind"))
 
 
@@ -59,7 +60,7 @@ class _Rows:
     @property
     def buffer_bytes(self) -> int:
         """The size of the buffers in which the rows are, perhaps with others."""
-        return len(self) * HEAD_ROW_BYTES + buffer_bytes(self._arrays)
+        return len(self) * HEAD_ROW_BYTES + sum(map(buffer_bytes, self._arrays))
 
     @property
     def _arrays(self) -> Sequence[pa.Array]:
@@ -137,10 +138,9 @@ class _Partition:
             at += count
 
     def _record_event_time(self, piece: _Piece) -> None:
-        backwards = piece.rows.fixed[_KIND][::-1] != _TICK
-        behind = int(backwards.argmax())
-        if backwards[behind]:
-            self.event_time_us = int(piece.times[-1 - behind])
+        count = len(piece.rows.fixed[_KIND].tobytes().rstrip(_TICK_BYTE))
+        if count:
+            self.event_time_us = piece.times.item(count - 1)
 
 
 class Merge:
@@ -212,7 +212,7 @@ class Merge:
         passed: dict[PartitionKey, Passed] = {}
         if batch.num_rows == 0:
             return passed
-        columns = batch.columns
+        columns = columns_of(batch)
         fixed, bad = [column.to_numpy() for column in columns[: len(FIXED)]], columns[-1]
         for key, rows in by_partition(fixed[_TOPIC], fixed[_PARTITION]):
             if key[0] == self._unmerged:
@@ -289,9 +289,8 @@ _NONE_BAD = pa.array([], BAD_TYPE)
 def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
     """Returns the rows of the pieces as one batch in merge order. There must be at least one row."""
     times = _joined_numbers([piece.times for piece in pieces])
-    columns = zip(*(piece.rows.fixed for piece in pieces), strict=True)
-    fixed = {name: _joined_numbers(parts) for name, parts in zip(FIXED, columns, strict=True)}
-    fixed["time_us"] = _read_only(times)
+    columns = [_joined_numbers(parts) for parts in zip(*(piece.rows.fixed for piece in pieces), strict=True)]
+    columns[_TIME] = _read_only(times)
     events: dict[int, pa.StructArray] = {}
     places: list[Int64s] = []
     for topic, mine in groupby(pieces, lambda piece: piece.topic):
@@ -300,17 +299,16 @@ def _in_order(pieces: Sequence[_Piece]) -> MergedRows:
         if rows[0].events is not None:
             events[topic] = _joined([each.events for each in rows])
     place, bad = _joined_numbers(places), _NONE_BAD
-    is_bad = fixed["kind"] == _BAD
-    if is_bad.any():
+    if _BAD in columns[_KIND].tobytes():
         bad = _joined([_bad_of(piece.rows) for piece in pieces])
-        place[is_bad] = np.arange(len(bad))
+        place[columns[_KIND] == _BAD] = np.arange(len(bad))
     if len(pieces) > 1:
         if (times[1:] < times[:-1]).any():
             order = _order(times)
-            fixed, place = {name: column.take(order) for name, column in fixed.items()}, place.take(order)
-        for column in fixed.values():
+            columns, place = [column.take(order) for column in columns], place.take(order)
+        for column in columns:
             _read_only(column)
-    return MergedRows(fixed, place, events, bad)
+    return MergedRows(dict(zip(FIXED, columns, strict=True)), place, events, bad)
 
 
 def _bad_of(rows: _Rows) -> pa.StructArray:

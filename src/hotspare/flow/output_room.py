@@ -14,9 +14,9 @@ from hotspare.rows.elementwise import shared
 from hotspare.table.lanes import OutputForm
 from hotspare.table.loops.outputs import OutputColumns
 
-SMALL_OUTPUT_ROWS_MAX = 256
+SMALL_OUTPUT_ROWS_MAX = 512
 """Batches with more rows do not use the preallocated columns."""
-_ROWS = 1024
+_ROWS = 2048
 
 
 class OutputRoom:

@@ -32,7 +32,7 @@ class Causes:
 
     def __init__(self, positions: Positions) -> None:
         self.positions = positions
-        self._rank = np.empty(0, np.int64)
+        self._rank = _NO_RANKS
         self._columns: list[pa.Array] | None = None
         self._what: list[tuple[UInt8s, pa.Array]] = [(_NO_BYTES, None)] * 2
         self.first = self.last = (0, 0, 0, 0)
@@ -66,7 +66,7 @@ class Causes:
         return [column for _, column in self._what]
 
 
-_NO_BYTES: UInt8s = np.empty(0, np.uint8)
+_NO_RANKS, _NO_BYTES = np.empty(0, np.int64), np.empty(0, np.uint8)
 
 
 def number_and_write(chunk: Chunk, form: OutputForm, causes: Causes, stream: StreamState, strings: StringTable) -> pa.RecordBatch:

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hotspare.base.call_board import CallSlot
 from hotspare.base.errors import PositionOrder
 from hotspare.flow.decided import NO_DECISIONS, CodeCalls, RefusedRanks, decisions_in_step
 from hotspare.flow.outputs import (
@@ -33,7 +32,7 @@ from hotspare.flow.outputs import (
 )
 from hotspare.flow.plan import Plan
 from hotspare.flow.poison import WindowFailure
-from hotspare.flow.project_state import NO_TIME, PartitionKey, Passed, State, StreamState
+from hotspare.flow.project_state import PartitionKey, Passed, State, StreamState
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import EVERY_SLOT, Resident, WindowId
 from hotspare.model.types import Schema
@@ -45,32 +44,33 @@ from hotspare.rows.ordering import partition_numbers
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents
 from hotspare.scripting.shared import SHARED_PAGE as SHARED_PAGE
 from hotspare.table.lanes import to_lanes
-from hotspare.table.loops.outputs import ENTERED_WIDTH, EnteredRows, due_heartbeats, enter_rows, first_disorder
+from hotspare.table.loops.outputs import ENTERED_WIDTH, EnteredRows, enter_rows, first_disorder
 from hotspare.table.memory import NO_BUDGET, PageCache, WindowMemory
 from hotspare.table.pages import EvictablePart, Page
 from hotspare.windows.shared.contract import OperatorResult
 from hotspare.windows.shared.rowwise import passed_rows
 
 _BAD = int(RowKind.BAD)
-_NO_HEARTBEATS: Int64s = np.empty(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchColumns:
-    """The fixed columns of a batch as arrays. `time_us`: the system time at each row, which never falls; `ticks`: the rows that are
-    ticks; `end`: the row at which the input ends, -1 without one; `bad_count`: the count of bad rows; `ranks`: per topic, the rows
-    with its events; `is_one_partition`: whether all rows are of one."""
+    """The fixed columns of a batch as arrays. `time_us`: the system time at each row, which never falls; `beats`: the rows that are
+    heartbeats; `end`: the row at which the input ends, -1 without one; `bad_count`: the count of bad rows; `ranks`: per topic, the
+    rows with its events; `is_one_partition`: whether all rows are of one; `disorder`: if so, the first row that does not follow the
+    row before it in the batch, else -1."""
 
     positions: Positions
     time_us: Int64s
     kind: npt.NDArray[np.int8]
     opcode: UInt8s
     flags: UInt8s
-    ticks: Int64s
+    beats: Int64s
     end: int
     bad_count: int
     ranks: list[Int64s]
     is_one_partition: bool
+    disorder: int
 
 
 class Dataflow:
@@ -156,8 +156,7 @@ class Dataflow:
             inputs, bad = decided.without_refused(node, inputs, self._state.strings)
             self._refuse(i, bad)
         comes = self._has_more[i] or inputs.count(None) < len(inputs)
-        clock, ends = node.operator.clock, self._given[i] <= self._timeline.end_rank < until
-        if not comes and (until == self._given[i] or not (clock.has_ticks or (ends and clock.has_event_time))):
+        if not comes and (until == self._given[i] or not self._is_due(i, until)):
             self._given[i] = self._until[i] = until
             return None
         beats = self._beats(self._given[i], until)
@@ -172,10 +171,15 @@ class Dataflow:
             self._refuse(i, applied.bad.of_window(node.window))
         return self._route_outputs(i, applied)
 
+    def _is_due(self, i: int, until: int) -> bool:
+        """Whether time may make node i act between the ranks that it has received and `until`."""
+        clock, ends = self._plan.nodes[i].operator.clock, self._given[i] <= self._timeline.end_rank < until
+        return clock.has_ticks or (ends and clock.has_event_time)
+
     def _applied(self, i: int, inputs: Sequence[Chunk | None], beats: Timeline) -> OperatorResult:
         """Returns the result of node i for its inputs and heartbeats. Raises WindowFailure."""
         node, slot = self._plan.nodes[i], self._calls.slot
-        given = [chunk or nothing for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
+        given = [nothing if chunk is None else chunk for chunk, nothing in zip(inputs, node.empty_inputs, strict=True)]
         if i in self._calls.row_by_row:
             beats = replace(beats, is_row_by_row=True)
         slot.node = i
@@ -364,7 +368,7 @@ def _stepped(
     door = _batch_columns(plan, state, batch)
     passed = _check_order(state, door)
     decisions, decided = decisions_in_step(plan, state, calls, door.positions)
-    timeline = _timeline(plan, state, door, calls.slot)
+    timeline = Timeline(door.time_us, door.beats, positions=door.positions, end_rank=door.end, slot=calls.slot)
     if calls.slot.is_watched and plan.code_nodes:
         calls.slot.begin_step(*(column.astype(np.int64).data.cast("B").cast("q") for column in door.positions))
     work = Dataflow(plan, state, batch, door, timeline, extra_rows_max, calls, decided)
@@ -390,10 +394,18 @@ def _stepped(
 def _batch_columns(plan: Plan, state: State, batch: MergedRows) -> BatchColumns:
     column, count, topics = batch.fixed, batch.num_rows, len(plan.entries)
     positions = batch.positions
-    time_us, ranks, ticks = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+    time_us, ranks, ticks, beats = np.empty((4, count), np.int64)
     counts, ends = np.empty(ENTERED_WIDTH, np.int64), np.zeros(topics, np.int64)
-    enter_rows(positions, column["time_us"], column["kind"], state.time_us, EnteredRows(time_us, ranks, ends, ticks, counts))
-    tick_count, bad_count, end, is_one_partition = counts.tolist()
+    enter_rows(
+        positions,
+        column["time_us"],
+        column["kind"],
+        state.time_us,
+        state.heartbeat_time_us,
+        plan.heartbeat_interval_us,
+        EnteredRows(time_us, ranks, ends, ticks, beats, counts),
+    )
+    _, beat_count, bad_count, end, is_one_partition, disorder = counts.tolist()
     stops = ends.tolist()
     return BatchColumns(
         positions,
@@ -401,44 +413,40 @@ def _batch_columns(plan: Plan, state: State, batch: MergedRows) -> BatchColumns:
         column["kind"],
         column["opcode"],
         column["flags"],
-        ticks[:tick_count],
+        beats[:beat_count],
         end,
         bad_count,
         [ranks[begin:stop] for begin, stop in zip([0, *stops], stops, strict=False)],
         is_one_partition == 1,
+        disorder,
     )
 
 
 def _check_order(state: State, door: BatchColumns) -> dict[PartitionKey, Passed]:
     """Returns the last row of each partition in the batch. Raises PositionOrder if positions of a partition do not rise."""
     where = door.positions
-    keys, number = [(where.topics.item(0), where.partitions.item(0))], None
-    if not door.is_one_partition:
-        keys, number = partition_numbers(where.topics, where.partitions)
-    if number is None:
-        number = np.zeros(len(where.offsets), np.int64)
+    if door.is_one_partition:
+        key = where.topics.item(0), where.partitions.item(0)
+        before, first = state.passed.get(key), (where.offsets.item(0), where.indexes.item(0))
+        _check_disorder(state, where, 0 if before and first <= (before.offset, before.index) else door.disorder)
+        return {key: Passed(where.offsets.item(-1), where.indexes.item(-1), door.time_us.item(-1))}
+    keys, number = partition_numbers(where.topics, where.partitions)
+    assert number is not None
     befores = [state.passed.get(key) for key in keys]
     newest = np.array([(each.offset, each.index, -1) if each else (-1, -1, -1) for each in befores], np.int64)
-    disorder = int(first_disorder(where, number, newest))
-    if disorder >= 0:
-        at = int(number[disorder])
-        raise PositionOrder(
-            f"offset {where.offsets[disorder]}, event {where.indexes[disorder]} of inbound topic {keys[at][0]} is out of order",
-            detail=f"partition {keys[at][1]}: the last row before the batch was {befores[at]}",
-        )
+    _check_disorder(state, where, int(first_disorder(where, number, newest)))
     last = zip(keys, newest.tolist(), strict=True)
     return {key: Passed(offset, index, door.time_us.item(row)) for key, (offset, index, row) in last}
 
 
-def _timeline(plan: Plan, state: State, door: BatchColumns, slot: CallSlot) -> Timeline:
-    ticks, beats = door.ticks, _NO_HEARTBEATS
-    if len(ticks):
-        last = state.heartbeat_time_us
-        if last == NO_TIME:  # the first tick is a heartbeat
-            last = door.time_us.item(ticks.item(0)) - plan.heartbeat_interval_us
-        beats = np.empty(len(ticks), np.int64)
-        beats = beats[: due_heartbeats(ticks, door.time_us, last, plan.heartbeat_interval_us, beats)]
-    return Timeline(door.time_us, beats, positions=door.positions, end_rank=door.end, slot=slot)
+def _check_disorder(state: State, where: Positions, row: int) -> None:
+    """Raises PositionOrder for the row unless it is -1."""
+    if row >= 0:
+        topic, partition, offset, index = (int(column[row]) for column in where)
+        raise PositionOrder(
+            f"offset {offset}, event {index} of inbound topic {topic} is out of order",
+            detail=f"partition {partition}: the last row before the batch was {state.passed.get((topic, partition))}",
+        )
 
 
 def _write(
@@ -461,4 +469,6 @@ def _write(
         stream = state.streams[BAD_STREAM]
         made[BAD_STREAM] = [number_and_write_bad(piece, causes, stream) for piece in bad_in_pieces(bad)]
     parts = max(map(len, made.values()), default=1)
+    if parts == 1:
+        return [{name: batch for name, (batch,) in made.items()}]
     return [{name: batches[at] for name, batches in made.items() if at < len(batches)} for at in range(parts)]

@@ -60,12 +60,27 @@ RecordBatch."""
 
 def encode(rows: pa.RecordBatch) -> bytes:
     """Returns the batch as an Arrow IPC stream."""
-    if all(map(_is_plain, rows.schema.types)):  # with others, the stream has dictionaries before the rows
-        return b"".join((rows.schema.serialize(), rows.serialize(), _END_OF_STREAM))
+    if begin := _begin_of(rows.schema):
+        return b"".join((begin, rows.serialize(), _END_OF_STREAM))
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_batch(rows)
     return bytes(sink.getvalue().to_pybytes())
+
+
+_begins: tuple[tuple[pa.Schema, bytes], ...] = ()
+"""The newest results of `_begin_of`: to compare two schemas takes far less time than to write one."""
+
+
+def _begin_of(schema: pa.Schema) -> bytes:
+    """Returns the bytes with which a stream of this schema begins; none if dictionaries would follow them."""
+    global _begins
+    for known, begin in _begins:
+        if known.equals(schema, check_metadata=True):
+            return begin
+    begin = schema.serialize().to_pybytes() if all(map(_is_plain, schema.types)) else b""
+    _begins = ((schema, begin), *_begins[: _CACHED_PREFIXES_MAX - 1])
+    return begin
 
 
 def decode(value: bytes) -> pa.RecordBatch:

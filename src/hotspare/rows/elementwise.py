@@ -3,7 +3,7 @@ Cut)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -36,18 +36,8 @@ def true_mask(mask: pa.Array) -> npt.NDArray[np.bool_]:
 
 def valid_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
     """Returns whether each value of an array with a validity bitmap is not null."""
-    return _mask_of(array, 0)
-
-
-def bit_mask(array: pa.Array) -> npt.NDArray[np.bool_]:
-    """Returns a boolean array without nulls as a numpy mask."""
-    return _mask_of(array, 1)
-
-
-def _mask_of(array: pa.Array, buffer: int) -> npt.NDArray[np.bool_]:
-    """Returns a buffer of bits as a mask. For a few values that takes a fifth of the time of Arrow's own conversion."""
     begin, count = array.offset, len(array)
-    bits = np.frombuffer(array.buffers()[buffer], np.uint8)[begin // 8 : (begin + count + 7) // 8]
+    bits = np.frombuffer(array.buffers()[0], np.uint8)[begin // 8 : (begin + count + 7) // 8]
     found: npt.NDArray[np.bool_] = np.unpackbits(bits, bitorder="little").view(np.bool_)
     return found[begin % 8 : begin % 8 + count]
 
@@ -98,9 +88,17 @@ def shared(values: npt.NDArray[Any], type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, len(values), [None, pa.py_buffer(values)])
 
 
-def buffer_bytes(arrays: Iterable[pa.Array]) -> int:
-    """Returns the size of the buffers of arrays: at least `nbytes` of each, and sooner known."""
-    return sum(int(buffer.size) for array in arrays for buffer in array.buffers() if buffer is not None)
+def columns_of(batch: pa.RecordBatch) -> list[pa.Array]:
+    """Returns the columns of a batch. Arrow's own list of them takes twice as long."""
+    whole = batch.to_struct_array()
+    return [whole.field(i) for i in range(batch.num_columns)]
+
+
+def buffer_bytes(data: pa.Array | pa.RecordBatch) -> int:
+    """Returns the size of the buffers of an array or a batch, each counted once. Sooner known than `nbytes`, and smaller only if
+    arrays share a buffer, as nulls do."""
+    size: int = data.get_total_buffer_size()
+    return size
 
 
 def null_array(count: int, type_: pa.DataType) -> pa.Array:

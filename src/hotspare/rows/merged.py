@@ -26,7 +26,7 @@ _FEW_TIMES = 4
 Fixed: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MergedRows:
     """Rows in order:
 
@@ -63,9 +63,12 @@ class MergedRows:
         """Returns the fields of the events of `rows`, at least one row, and all of them events of `topic`. Also returns the indexes
         of the rows in these arrays; None if the arrays have only these rows, in their order."""
         events, at = self.events[topic], self.place[rows]
+        is_run = _is_run(at)
+        if is_run:
+            events = events.slice(at.item(0), len(at))
         fields = [events.field(i) for i in range(events.type.num_fields)]
-        if _is_run(at):
-            return [field.slice(at.item(0), len(at)) for field in fields], None
+        if is_run:
+            return fields, None
         if len(events) <= _FEW_TIMES * len(at):
             return fields, at
         chosen = pa.array(at)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.rows.chunk import Int64s
+from hotspare.rows.chunk import Int64s, is_all
 
 
 def merged_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
@@ -28,7 +28,7 @@ def partition_numbers(
 ) -> tuple[list[tuple[int, int]], Int64s | None]:
     """Returns the (topic, partition) pairs of the rows, ascending, and for each row the index of its pair; None if there is only
     one pair. At least one row is required. The cost depends on the rows, not on the number of partitions."""
-    if not np.count_nonzero(topics != topics[0]) and not np.count_nonzero(partitions != partitions[0]):
+    if is_all(topics == topics[0]) and is_all(partitions == partitions[0]):
         return [(int(topics[0]), int(partitions[0]))], None
     size = int(partitions.max()) + 1
     code: Int64s = topics.astype(np.int64) * size + partitions

@@ -67,38 +67,46 @@ def to_lane(array: pa.Array, type_: FieldType, strings: StringTable) -> tuple[In
     """Returns lane int64[n] and validity bool[n] of an Arrow array of `ARROW_TYPE[type_]`."""
     if type_ in CODED:
         return strings.intern(packed(array) if type_.is_array else array)
+    lane, valid = _number_lane(array, type_)
+    return lane, all_true(len(array)) if valid is None else valid
+
+
+def _number_lane(array: pa.Array, type_: FieldType) -> tuple[Int64s, Bools | None]:
+    """Returns the lane of an array of numbers, and its validity; None if no entry is null."""
+    nulls, count = array.null_count, len(array)
+    if nulls == count:
+        return np.zeros(count, np.int64), np.zeros(count, np.bool_)
     lane = _numbers(array, type_)
-    if not array.null_count:
-        return lane, all_true(len(array))
+    if not nulls:
+        return lane, None
     valid = valid_mask(array)
     return np.where(valid, lane, 0), valid
 
 
 def _numbers(array: pa.Array, type_: FieldType) -> Int64s:
-    """Returns the values of the lane; the entries of nulls are undefined."""
-    buffer = array.buffers()[1]
-    if len(array) == 0 or buffer is None:
-        return np.zeros(len(array), np.int64)
-    begin, end = array.offset, array.offset + len(array)
+    """Returns the values of the lane of an array that is not empty or all null; the entries of nulls are undefined."""
+    buffer, begin, count = array.buffers()[1], array.offset, len(array)
+    end = begin + count
     if type_ is _INT32:
         return np.frombuffer(buffer, np.int32)[begin:end].astype(np.int64)
     if type_ is _MONEY:  # 18 digits fit the low word of the 128 bits, sign included
         return np.ascontiguousarray(np.frombuffer(buffer, np.int64)[0::2][begin:end])
-    return np.frombuffer(buffer, np.int64)[begin:end]
+    return np.frombuffer(buffer, np.int64, count, 8 * begin)
 
 
 def to_lanes(arrays: Sequence[pa.Array], schema: Schema, strings: StringTable, rows: Int64s | None = None) -> tuple[Int64s, Bools]:
     """Returns lanes int64[n, width] and validity bool[n, width] of one Arrow array per field, or of their elements `rows`."""
     count = len(arrays[0]) if rows is None else len(rows)
     lanes, valid = np.empty((count, len(schema)), np.int64), np.empty((count, len(schema)), np.bool_)
+    valid.fill(True)  # noqa: FBT003
     for i, (array, field) in enumerate(zip(arrays, schema.fields, strict=True)):
-        if rows is None:
-            lanes[:, i], valid[:, i] = to_lane(array, field.type, strings)
-        elif field.type in CODED:
-            lanes[:, i], valid[:, i] = to_lane(array.take(pa.array(rows)), field.type, strings)
-        else:
-            lane, is_valid = to_lane(array, field.type, strings)
-            lanes[:, i], valid[:, i] = lane[rows], is_valid[rows]
+        if field.type in CODED:
+            lanes[:, i], valid[:, i] = to_lane(array if rows is None else array.take(pa.array(rows)), field.type, strings)
+            continue
+        lane, mask = _number_lane(array, field.type)
+        lanes[:, i] = lane if rows is None else lane[rows]
+        if mask is not None:
+            valid[:, i] = mask if rows is None else mask[rows]
     return lanes, valid
 
 

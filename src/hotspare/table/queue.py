@@ -35,6 +35,8 @@ BLOCK_ROWS = 4096
 """The rows of a block, the unit of eviction: complete system pages of each column, whatever the width."""
 _PREFETCH_ROWS = 1 << 14
 _NOTHING_REFUSED = np.empty((0, 2), np.int64)
+_SMALL_ROWS_MAX = 256
+"""The outputs of at most this many rows get room before their count is known: mostly one for each row, so one kernel is called."""
 
 
 class QueueResult(NamedTuple):
@@ -108,13 +110,14 @@ class RowQueue:
         if self.unloaded is not None:
             self._load_expiring(ReadBound(ring, self._policy, chunk.opcode, beats, counts, rows_max))
         self._prefetch_oldest(count + min(rows_max, _PREFETCH_ROWS))
-        k.resolve_in_order(ring, self._policy, given, self._runs, self._refused, counts)
+        room = k.QueueOutputs.empty(count if count <= _SMALL_ROWS_MAX else 0, ring.width)
+        k.resolve_and_write(ring, self._policy, given, self._runs, self._refused, counts, room)
         runs, made, row, beat, _, leaving, cause, refused_count = counts[: k.COUNTS_WIDTH].tolist()
         refused = self._refused[:refused_count].copy() if refused_count else _NOTHING_REFUSED
-        rank, opcode, flags = np.empty(made, np.int64), np.empty(made, np.uint8), np.empty(made, np.uint8)
-        lanes, valid = np.empty(made * ring.width, np.int64), np.empty(made * ring.width, np.bool_)
-        k.write_out(ring, given, self._runs, runs, rank, opcode, flags, lanes, valid)
-        out = Chunk(rank, opcode, flags, lanes.reshape(made, ring.width), valid.reshape(made, ring.width), is_whole=True)
+        if made > len(room.rank):
+            room = k.QueueOutputs.empty(made, ring.width)
+            k.write_out(ring, given, self._runs, runs, room)
+        out = room.chunk(made, ring.width)
         if leaving:
             return QueueResult(out, refused, row, beat, is_all=False, until=cause)
         if row == count and beat == len(beats):
@@ -291,6 +294,8 @@ class RowQueue:
     def _prefetch_oldest(self, rows: int) -> None:
         """Prefetches evicted rows among the `rows` oldest, which may be removed next."""
         sent = self._sent if self.unloaded is None else self._sent_before_absent
+        if sent <= self._wanted:
+            return
         begin, end = max(self.first, self._wanted), min(self.first + rows, sent)
         if end <= begin or (end < sent and end - begin < BLOCK_ROWS // 4):
             return

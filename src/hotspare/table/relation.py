@@ -599,8 +599,7 @@ class _RelationWork:
 
 def _beats_of(policy: k.Policy, timeline: Timeline) -> Int64s:
     """Returns int64[., 2]: rank and time of the heartbeats at which rows may expire under `policy`."""
-    waits = policy.kind not in (k.KEEP, k.COUNT_OF_GROUP) and not policy.by_event
-    if not waits or not len(timeline.heartbeat_rank):
+    if not len(timeline.heartbeat_rank) or policy.kind in (k.KEEP, k.COUNT_OF_GROUP) or policy.by_event:
         return NO_BEATS
     return np.column_stack((timeline.heartbeat_rank, timeline.time_us[timeline.heartbeat_rank]))
 

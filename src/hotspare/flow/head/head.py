@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,6 @@ from hotspare.rows.batch import (
     END_FORM,
     FORM_MASK,
     HEAD_COLUMNS,
-    HEAD_ROW_BYTES,
     OUTPUTS_FORM,
     SECOND_FORM,
     MessageFormat,
@@ -47,8 +46,8 @@ from hotspare.rows.batch import (
     arrow_fields,
     decoded_schema,
 )
-from hotspare.rows.chunk import Bools, Int64s
-from hotspare.rows.elementwise import Rows, bit_mask, buffer_bytes, chosen, halved, is_row_error, null_array, shared, true_rows
+from hotspare.rows.chunk import Bools, Int64s, is_all
+from hotspare.rows.elementwise import Rows, buffer_bytes, chosen, columns_of, halved, is_row_error, null_array, shared, true_rows
 from hotspare.rows.refusals import BAD_TEXT_LENGTH_MAX, NO_BAD_ROWS, NOTHING_REFUSED, BadRows, Refusals
 from hotspare.rows.routing import Routing, routing_of
 from hotspare.windows.shared.stateless import Chain, passed_decoded_rows, refused_rows
@@ -90,7 +89,7 @@ class TopicHead:
         return arrow_fields(self.entry_schema)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Piece:
     """Decoded rows of one kind. `message` and `index`: the message of each row, and the row's index in that message. `content`: the
     columns of the events or bad rows; None for other kinds."""
@@ -168,13 +167,13 @@ class Head:
         """Returns the decoded rows of events that the caller already has as columns; each event counts as a message of its own.
         `events` and `unread`: the events and the bad rows by topic; their `message` is a row of `places`. `places`: the columns of
         `RAW_SCHEMA` without `value`, one row per event and tick; `format` matters only for ticks."""
-        pieces = _ticks(bit_mask(places.column("tick")), places.column("format").to_numpy())
+        pieces = _ticks(places.column("tick").to_numpy(zero_copy_only=False), places.column("format").to_numpy())
         for topic, rows in events.items():
             head = self.topics[topic]
             told = [bad.with_place_of(head.window, np.ones(len(bad), np.bool_)) for bad in (unread[topic],) if len(bad)]
             entering = _without_blocks([_with_plain_keys(rows, head.schema)], NO_BAD_ROWS, _NO_FORMS, head, told)
             pieces += _after_chain(head, topic, places, entering, told)
-        return self._assembled(places, pieces)
+        return self._assembled([places.column(name) for name in _POSITION], pieces)
 
     def _refused(self, raw: pa.RecordBatch, error: Exception | None) -> pa.RecordBatch:
         """Returns one message as a bad row. The row names only the class of the error: the error's text may differ between
@@ -183,48 +182,51 @@ class Head:
         sentence = f"the engine fails on this message ({type(error).__name__})"
         text = raw.column("value")[0].as_py()[:BAD_TEXT_LENGTH_MAX].decode("utf-8", "backslashreplace")[:BAD_TEXT_LENGTH_MAX]
         refused = BadRows.from_rows([(0, 0, BadReason.POISON, sentence, text)])
-        return self._assembled(raw, [_bad_piece(refused.with_place_of(window, np.ones(1, np.bool_)))])
+        pieces = [_bad_piece(refused.with_place_of(window, np.ones(1, np.bool_)))]
+        return self._assembled([raw.column(name) for name in _POSITION], pieces)
 
     def _at_once(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        tick, topic, format_ = bit_mask(raw.column("tick")), raw.column("topic").to_numpy(), raw.column("format").to_numpy()
+        columns = dict(zip(raw.schema.names, columns_of(raw), strict=True))
+        tick, topic, format_ = (columns[name].to_numpy(zero_copy_only=False) for name in ("tick", "topic", "format"))
         pieces = _ticks(tick, format_)
         unknown: list[UnknownMember] = []
+        values, has_json = columns["value"], _JSON in format_.tobytes()
         for i, head in enumerate(self.topics):
             mine = (topic == i) & ~tick
-            if mine.any():
-                pieces += _decoded(head, i, raw, format_, mine)
+            if is_all(~mine):
+                continue
+            pieces += _decoded(head, i, raw, values, format_, mine)
+            if has_json:
                 is_json = mine & (format_ == _JSON)  # messages with outputs of a project have a different number
-                unknown += sampled(raw.column("value"), np.flatnonzero(is_json), head.window, head.schema)
-        made = with_unknown(self._assembled(raw, pieces), unknown)
-        if raw.num_rows > 1 and not self._is_small(made) and made.nbytes > self.batch_bytes_max:
+                unknown += sampled(values, np.flatnonzero(is_json), head.window, head.schema)
+        made = with_unknown(self._assembled([columns[name] for name in _POSITION], pieces), unknown)
+        if raw.num_rows > 1 and buffer_bytes(made) > self.batch_bytes_max and made.nbytes > self.batch_bytes_max:
             raise OverflowError("the messages of a batch are too large together")
         return made
 
-    def _is_small(self, made: pa.RecordBatch) -> bool:
-        """Whether a batch is certainly not too large: that is sooner known than its size."""
-        contents = (made.column(at) for at in range(len(HEAD_COLUMNS), made.num_columns))
-        return bool(buffer_bytes(contents) + HEAD_ROW_BYTES * made.num_rows <= self.batch_bytes_max)
-
-    def _assembled(self, raw: pa.RecordBatch, pieces: list[_Piece]) -> pa.RecordBatch:
+    def _assembled(self, positions: Sequence[pa.Array], pieces: list[_Piece]) -> pa.RecordBatch:
+        """Returns the rows of the pieces in order. `positions`: the columns _POSITION of all messages."""
         pieces = sorted((p for p in pieces if len(p.message)), key=lambda piece: (piece.message.item(0), piece.index.item(0)))
-        message = np.concatenate([np.empty(0, np.int64), *(p.message for p in pieces)])
-        index = np.concatenate([np.empty(0, np.int32), *(p.index for p in pieces)])
-        order = None if _is_in_order(message, index) else np.lexsort((index, message))
-        if order is not None:
+        count, end = sum(len(p.message) for p in pieces), 0
+        message, index, codes = np.empty(count, np.int64), np.empty(count, np.int32), np.zeros((3, count), np.uint8)
+        kind, opcode, flags = codes
+        for piece in pieces:
+            begin, end = end, end + len(piece.message)
+            message[begin:end], index[begin:end], kind[begin:end] = piece.message, piece.index, piece.kind
+            if piece.opcode is not None and piece.flags is not None:
+                opcode[begin:end], flags[begin:end] = piece.opcode, piece.flags
+        order, at = None, None if _is_each_once(message, len(positions[0])) else message
+        if at is not None and not _is_in_order(message, index):
+            order = np.lexsort((index, message))
             message, index = message[order], index[order]
-        is_all = _is_all(message, raw.num_rows)
-        columns = {name: _at(raw.column(name), None if is_all else message) for name in _POSITION}
-        columns["index"] = shared(index, pa.int32())
-        columns["kind"] = _bytes([np.full(len(p.message), p.kind, np.int8) for p in pieces], pa.int8(), order)
-        for name in ("opcode", "flags"):
-            values = [getattr(p, name) for p in pieces]
-            known = [np.zeros(len(p.message), np.uint8) if v is None else v for p, v in zip(pieces, values, strict=True)]
-            columns[name] = _bytes(known, pa.uint8(), order)
-        nulls = self._nulls
-        for i in range(len(self.topics)):
-            columns[f"e{i}"] = _contents(pieces, i, RowKind.EVENT, nulls[i], order)
-        columns["bad"] = _contents(pieces, -1, RowKind.BAD, nulls[-1], order)
-        return pa.RecordBatch.from_arrays([columns[name] for name in self.schema.names], schema=self.schema)
+            kind, opcode, flags = codes.take(order, axis=1)
+            at = None if _is_each_once(message, len(positions[0])) else message
+        topic, partition, offset, time_us = (_at(column, at) for column in positions)
+        bytes_ = [shared(column, type_) for column, type_ in ((kind, _INT8), (opcode, _UINT8), (flags, _UINT8))]
+        contents = [_contents(pieces, i, RowKind.EVENT, nulls, order) for i, nulls in enumerate(self._nulls[:-1])]
+        bad = _contents(pieces, -1, RowKind.BAD, self._nulls[-1], order)
+        columns = [topic, partition, offset, shared(index, _INT32), time_us, *bytes_, *contents, bad]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
     @cached_property
     def _nulls(self) -> list[pa.Array]:
@@ -232,7 +234,8 @@ class Head:
         return [null_array(_NULLS, self.schema.field(len(HEAD_COLUMNS) + i).type) for i in range(len(self.topics) + 1)]
 
 
-_POSITION = [name for name, _ in HEAD_COLUMNS if name not in ("index", "kind", "opcode", "flags")]
+_POSITION = ("topic", "partition", "offset", "time_us")
+_INT8, _UINT8, _INT32 = pa.int8(), pa.uint8(), pa.int32()
 
 
 def _ticks(tick: Bools, format_: npt.NDArray[np.int8]) -> list[_Piece]:
@@ -245,21 +248,18 @@ def _ticks(tick: Bools, format_: npt.NDArray[np.int8]) -> list[_Piece]:
 
 
 def _is_in_order(message: Rows, index: npt.NDArray[np.int32]) -> bool:
-    return bool((np.diff(message << 32 | index) >= 0).all())
+    place = message << 32 | index
+    return is_all(place[1:] >= place[:-1])
 
 
-def _is_all(message: Rows, count: int) -> bool:
-    return len(message) == count and bool((message == np.arange(count)).all())
+def _is_each_once(message: Rows, count: int) -> bool:
+    """Whether there is one row for each of `count` messages, in order."""
+    return len(message) == count and is_all(message == np.arange(count))
 
 
 def _at(column: pa.Array, rows: Rows | None) -> pa.Array:
     """Returns the numbers of a column without nulls at `rows`; None: all."""
     return column if rows is None else shared(column.to_numpy()[rows], column.type)
-
-
-def _bytes(parts: list[npt.NDArray[Any]], type_: pa.DataType, order: Rows | None) -> pa.Array:
-    joined = np.concatenate([np.empty(0, type_.to_pandas_dtype()), *parts])
-    return shared(joined if order is None else joined[order], type_)
 
 
 _NULLS = 256
@@ -281,29 +281,30 @@ def _contents(pieces: list[_Piece], topic: int, kind: RowKind, nulls: pa.Array, 
 
 
 def _decoded(
-    head: TopicHead, topic: int, raw: pa.RecordBatch, format_: npt.NDArray[np.int8], mine: npt.NDArray[np.bool_]
+    head: TopicHead, topic: int, raw: pa.RecordBatch, values: pa.Array, format_: npt.NDArray[np.int8], mine: Bools
 ) -> list[_Piece]:
-    """Decodes the messages of one topic and runs its chain; returns the pieces. `mine`: whether each message of `raw` is of that
-    topic."""
-    values = raw.column("value")
+    """Decodes the messages of one topic and runs its chain; returns the pieces. `values`, `format_`: columns of `raw`; `mine`:
+    whether each message of `raw` is of that topic."""
     events: list[DecodedRows] = []
     bad: list[BadRows] = []
-    for number in _different(format_[mine]):
-        (rows,) = (mine & (format_ == number)).nonzero()
+    numbers = _different(format_[mine])
+    for number in numbers:
+        (rows,) = (mine & (format_ == number) if len(numbers) > 1 else mine).nonzero()
         found, refused = _by_format(head, number & FORM_MASK, chosen(values, rows))
         events += [_with_plain_keys(renumbered(e, rows), head.schema) for e in found]
         bad += [refused.renumbered(rows)] if len(refused) else []
     unread = BadRows.joined(bad)
     told = [unread.with_place_of(head.window, _is_alone(unread, events))] if len(unread) else []
-    forms = format_.astype(np.int64)
-    events, *ended = _folded(events, forms)
-    gone = [_Piece(ended[0], ended[1].astype(np.int32), RowKind.DROPPED)] if len(ended[0]) else []
+    forms, gone = format_.astype(np.int64), list[_Piece]()
+    if any(number & OUTPUTS_FORM for number in numbers):
+        events, message, index = _folded(events, forms)
+        gone = [_Piece(message, index.astype(np.int32), RowKind.DROPPED)] if len(message) else []
     return [*gone, *_after_chain(head, topic, raw, _without_blocks(events, unread, forms, head, told), told)]
 
 
 def _different(numbers: npt.NDArray[np.int8]) -> list[int]:
     """Returns the different ones of some numbers, at least one, ascending."""
-    found: list[int] = [numbers.item(0)] if (numbers == numbers[0]).all() else np.unique(numbers).tolist()
+    found: list[int] = [numbers.item(0)] if is_all(numbers == numbers[0]) else np.unique(numbers).tolist()
     return found
 
 
@@ -334,8 +335,6 @@ def _folded(events: Sequence[DecodedRows], forms: Int64s) -> tuple[list[DecodedR
     Returns the events, and the message and index of each removed row that was the last of its message. `forms`: the raw column
     `format` by message.
     """
-    if not (forms & OUTPUTS_FORM).any():
-        return list(events), np.empty(0, np.int64), np.empty(0, np.int64)
     places = [rows.message << 32 | rows.index for rows in events]
     new = np.concatenate([place[rows.opcode == Opcode.UPDATE_BLOCK] for place, rows in zip(places, events, strict=True)])
     kept, gone = list[DecodedRows](), [np.empty(0, np.int64)]

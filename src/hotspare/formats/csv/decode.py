@@ -200,11 +200,11 @@ WORD_NUMBERS = _word_codes()
 def _typed(rows: SplitRows, plan: _Plan) -> tuple[DecodedRows, BadRows]:
     count, options = len(rows), plan.options
     cells, wrong, before = rows.cells(plan.kinds, WORD_NUMBERS), WrongTexts(count), 0
-    opcode, flags = np.full(count, options.opcode or 0, np.uint8), np.full(count, options.flags or 0, np.uint8)
     if options.opcode is None:
         opcode, before = word_numbers(cells, 0, wrong.opcodes), 1
-    if options.flags is None:
-        flags = word_numbers(cells, before, wrong.flags)
+    else:
+        opcode = np.full(count, options.opcode, np.uint8)
+    flags = word_numbers(cells, before, wrong.flags) if options.flags is None else np.full(count, options.flags, np.uint8)
     columns = [
         _nulls(count, field.type) if column is None else typed_values(cells, column, field, wrong, options._dates)
         for field, column in zip(plan.schema.fields, plan.columns, strict=True)

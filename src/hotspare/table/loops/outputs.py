@@ -10,6 +10,7 @@ import numpy.typing as npt
 from hotspare.rows.batch import RowKind
 from hotspare.rows.chunk import Bools, Int32s, Int64s, Positions, UInt8s
 from hotspare.rows.compile import Whole, kernel
+from hotspare.rows.partition_clock import NO_TIME
 from hotspare.table.loops.hashing import mix, rotate
 
 UInt64s = npt.NDArray[np.uint64]
@@ -51,6 +52,7 @@ class EnteredRows(NamedTuple):
     ranks    int64  the rows with events, by topic
     ends     int64[topics]  the end of each topic's rows in `ranks`
     ticks    int64  the rows that are ticks
+    beats    int64  the ticks that are heartbeats
     counts   int64[ENTERED_WIDTH]
     """
 
@@ -58,26 +60,35 @@ class EnteredRows(NamedTuple):
     ranks: Int64s
     ends: Int64s
     ticks: Int64s
+    beats: Int64s
     counts: Int64s
 
 
-TICKS, BAD_ROWS, FIRST_END, IS_ONE_PARTITION = 0, 1, 2, 3
-"""Entries of `EnteredRows.counts`: the number of ticks and of bad rows; the row at which the input ends, -1 without one; 1 if all
-rows are of one partition, else 0."""
-ENTERED_WIDTH = 4
+TICKS, BEATS, BAD_ROWS, FIRST_END, IS_ONE_PARTITION, DISORDER = 0, 1, 2, 3, 4, 5
+"""Entries of `EnteredRows.counts`: the number of ticks, of heartbeats and of bad rows; the row at which the input ends, -1 without
+one; 1 if all rows are of one partition, else 0; the first row whose position is not after that of the row before it, -1 if there is
+none."""
+ENTERED_WIDTH = 6
 _EVENT, _TICK, _BAD, _END = (int(kind) for kind in (RowKind.EVENT, RowKind.TICK, RowKind.BAD, RowKind.END))
 
 
 @kernel
-def enter_rows(positions: Positions, time_us: Int64s, kind: Int8s, last_us: Whole, out: EnteredRows) -> None:
-    """Writes `out`, whose `ends` are 0 before. `time_us`: the believed time of each row; `last_us`: the system time before."""
+def enter_rows(
+    positions: Positions, time_us: Int64s, kind: Int8s, last_us: Whole, beat_us: Whole, interval_us: int, out: EnteredRows
+) -> None:
+    """Writes `out`, whose `ends` are 0 before. `time_us`: the believed time of each row; `last_us`: the system time before;
+    `beat_us`: that of the last heartbeat, NO_TIME if the first tick is a heartbeat; `interval_us`: as in `due_heartbeats`."""
     topics, partitions, counts = positions.topics, positions.partitions, out.counts
-    counts[TICKS], counts[BAD_ROWS], counts[FIRST_END], counts[IS_ONE_PARTITION] = 0, 0, -1, 1
+    offsets, indexes = positions.offsets, positions.indexes
+    counts[TICKS], counts[BAD_ROWS], counts[FIRST_END], counts[IS_ONE_PARTITION], counts[DISORDER] = 0, 0, -1, 1, -1
     for i in range(len(kind)):
         last_us = max(last_us, time_us[i])
         out.time_us[i] = last_us
         if topics[i] != topics[0] or partitions[i] != partitions[0]:
             counts[IS_ONE_PARTITION] = 0
+        is_after = i == 0 or offsets[i] > offsets[i - 1] or (offsets[i] == offsets[i - 1] and indexes[i] > indexes[i - 1])
+        if not is_after and counts[DISORDER] < 0:
+            counts[DISORDER] = i
         if kind[i] == _EVENT:
             out.ends[topics[i]] += 1
         elif kind[i] == _BAD:
@@ -96,6 +107,10 @@ def enter_rows(positions: Positions, time_us: Int64s, kind: Int8s, last_us: Whol
         if kind[i] == _EVENT:
             out.ranks[out.ends[topics[i]]] = i
             out.ends[topics[i]] += 1
+    ticks = out.ticks[: counts[TICKS]]
+    if len(ticks) and beat_us == NO_TIME:
+        beat_us = out.time_us[ticks[0]] - interval_us
+    counts[BEATS] = due_heartbeats(ticks, out.time_us, beat_us, interval_us, out.beats)
 
 
 @kernel

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotspare.rows.chunk import Bools, Int64s, UInt8s
+from hotspare.rows.chunk import Bools, Chunk, Int64s, UInt8s
 from hotspare.rows.compile import Whole, kernel
 from hotspare.table.loops.relation import (
     COUNT_JUMPING,
@@ -273,28 +273,41 @@ def resolve_in_order(ring: Ring, policy: Policy, given: QueueArrays, runs: Int64
     counts[TAKEN], counts[BEAT] = row, beat
 
 
+class QueueOutputs(NamedTuple):
+    """The arrays of a chunk of outputs. `lanes` and `valid` are flat, row after row."""
+
+    rank: Int64s
+    opcode: UInt8s
+    flags: UInt8s
+    lanes: Int64s
+    valid: Bools
+
+    @classmethod
+    def empty(cls, rows: int, width: int) -> QueueOutputs:
+        lanes, valid = np.empty(rows * width, np.int64), np.empty(rows * width, np.bool_)
+        return cls(np.empty(rows, np.int64), np.empty(rows, np.uint8), np.empty(rows, np.uint8), lanes, valid)
+
+    def chunk(self, rows: int, width: int) -> Chunk:
+        """Returns the first `rows` rows, of `width` lanes."""
+        rank, opcode, flags, lanes, valid = self
+        if rows < len(rank):  # some rows are refused
+            rank, opcode, flags = rank[:rows], opcode[:rows], flags[:rows]
+            lanes, valid = lanes[: rows * width], valid[: rows * width]
+        return Chunk(rank, opcode, flags, lanes.reshape(rows, width), valid.reshape(rows, width), is_whole=True)
+
+
 @kernel
-def write_out(
-    ring: Ring,
-    given: QueueArrays,
-    runs: Int64s,
-    count: Whole,
-    rank: Int64s,
-    opcode: UInt8s,
-    flags: UInt8s,
-    lanes: Int64s,
-    valid: Bools,
-) -> None:
-    """Writes the outputs of `count` runs as the arrays of a chunk; `lanes` and `valid` are flat, row after row."""
-    to, width = np.int64(0), ring.width
+def write_out(ring: Ring, given: QueueArrays, runs: Int64s, count: Whole, out: QueueOutputs) -> None:
+    """Writes the outputs of `count` runs to `out`."""
+    to, width, rank, opcode, flags = np.int64(0), ring.width, out.rank, out.opcode, out.flags
     for run in range(count):
         size, row = runs[run, COUNT], runs[run, ROW]
         slot = runs[run, POSITION] % ring.capacity
         first = min(size, ring.capacity - slot)
-        copy_lanes(ring.lanes, slot * width, lanes, to * width, first * width)
-        copy_valid(ring.valid, slot * width, valid, to * width, first * width)
-        copy_lanes(ring.lanes, 0, lanes, (to + first) * width, (size - first) * width)
-        copy_valid(ring.valid, 0, valid, (to + first) * width, (size - first) * width)
+        copy_lanes(ring.lanes, slot * width, out.lanes, to * width, first * width)
+        copy_valid(ring.valid, slot * width, out.valid, to * width, first * width)
+        copy_lanes(ring.lanes, 0, out.lanes, (to + first) * width, (size - first) * width)
+        copy_valid(ring.valid, 0, out.valid, (to + first) * width, (size - first) * width)
         for i in range(size):
             if row < 0:
                 rank[to + i], opcode[to + i], flags[to + i] = runs[run, RANK], DELETE, RETENTION
@@ -303,3 +316,13 @@ def write_out(
                 rank[to + i], flags[to + i] = given.rank[at], whole_flags(given.flags[at])
                 opcode[to + i] = INSERT if given.opcode[at] == INSERT else DELETE
         to += size
+
+
+@kernel
+def resolve_and_write(
+    ring: Ring, policy: Policy, given: QueueArrays, runs: Int64s, refused: Int64s, counts: Int64s, out: QueueOutputs
+) -> None:
+    """Does the work of `resolve_in_order`, and then, if `out` has room for all outputs, that of `write_out`."""
+    resolve_in_order(ring, policy, given, runs, refused, counts)
+    if counts[MADE] <= len(out.rank):
+        write_out(ring, given, runs, counts[RUNS], out)

@@ -38,7 +38,7 @@ from hotspare.model.resolved import ResolvedWindow
 from hotspare.model.types import FieldType, Schema
 from hotspare.rows.changelog import Changelog, Keys, Opcodes
 from hotspare.rows.chunk import Bools, Chunk, Int64s, Timeline, UInt8s, all_true, is_all
-from hotspare.rows.elementwise import cut_texts, shared
+from hotspare.rows.elementwise import cut_texts
 from hotspare.rows.refusals import NO_BAD_EVENTS, NOTHING_REFUSED, Refusals
 from hotspare.table.lanes import CODED, to_arrow, to_lane
 from hotspare.table.loops.columns import pick_columns
@@ -123,8 +123,11 @@ class RowWindow(Operator):
         bad = NO_BAD_EVENTS
         if self.indexes.given is not None:
             chunk, bad = resolved_events(page.parts[GIVEN], chunk, timeline, self._given.schema, strings)
-        others = event_value_columns(self._beside, page, chunk, timeline)
-        made, passes, refused = self._evaluated(self._function(page, chunk, timeline), chunk, others, strings)
+        if self._counts is None:
+            others = event_value_columns(self._beside, page, chunk, timeline)
+            made, passes, refused = self._evaluated(self._function(page, chunk, timeline), chunk, others, strings)
+        else:
+            made, passes, refused = self._with_counts(page, chunk, self._counts), all_true(len(chunk)), NOTHING_REFUSED
         if len(refused):
             bad += bad_events(refused, chunk, self._given.schema, strings)
         if self.indexes.rows is None:
@@ -175,10 +178,6 @@ class RowWindow(Operator):
         name.
         """
         made = given if self._passes_all else self._laid_out(given)
-        if self._counts is not None:
-            for place, name in self._counts:
-                made.lanes[:, place], made.valid[:, place] = to_lane(others[name], FieldType.INT64, strings)
-            return made, all_true(len(made)), NOTHING_REFUSED
         if (passes := self._few.try_evaluate(given, made)) is not None:
             return made, passes, NOTHING_REFUSED
 
@@ -190,6 +189,15 @@ class RowWindow(Operator):
         passes, refused = evaluate_pieces(work, pieces, columns, made, self.schema, strings)
         return made, passes, refused
 
+    def _with_counts(self, page: Page, given: Chunk, places: Sequence[int]) -> Chunk:
+        """Returns all rows in the window's schema, if no field is computed except, at `places`, the count of events."""
+        if not places:
+            return given if self._passes_all else self._laid_out(given)
+        made, (numbers, counts) = self._laid_out(given), _count_events(page, given)
+        for place in places:
+            made.lanes[:, place], made.valid[:, place] = numbers, counts
+        return made
+
     def _laid_out(self, chunk: Chunk) -> Chunk:
         """Returns rows of the window's schema with the fields that pass through; computed fields are not set yet."""
         lanes = np.empty((len(chunk), len(self.schema)), np.int64)
@@ -198,14 +206,13 @@ class RowWindow(Operator):
         return Chunk(chunk.rank, chunk.opcode, chunk.flags, lanes, valid, chunk.is_whole)
 
 
-def _counts_only(work: RowFunction, schema: Schema) -> tuple[tuple[int, str], ...] | None:
-    """Returns the place and the count of each computed field, if each is just a count of events; else None. `schema`: that of the
-    outputs."""
+def _counts_only(work: RowFunction, schema: Schema) -> tuple[int, ...] | None:
+    """Returns the place of each computed field, if each is just the count of events; else None. `schema`: that of the outputs."""
     if not isinstance(work, Projection) or work.assignments.prepared:
         return None
     trees = [(place, expression.tree) for place, expression in work.computed]
-    found = tuple((place, tree.name) for place, tree in trees if isinstance(tree, TypedField) and tree.name in _COUNTS)
-    is_all_counts = len(found) == len(trees) and all(schema.fields[place].type is FieldType.INT64 for place, _ in found)
+    found = tuple(place for place, tree in trees if isinstance(tree, TypedField) and tree.name in _COUNTS)
+    is_all_counts = len(found) == len(trees) and all(schema.fields[place].type is FieldType.INT64 for place in found)
     return found if is_all_counts else None
 
 
@@ -249,17 +256,22 @@ def event_value_columns(names: Sequence[str], page: Page, chunk: Chunk, timeline
 
 
 def _counted(names: Sequence[str], page: Page, chunk: Chunk) -> dict[str, pa.Array]:
+    numbers, counts = _count_events(page, chunk)
+    return dict.fromkeys(names, pa.array(numbers, pa.int64(), mask=None if is_all(counts) else ~counts))
+
+
+def _count_events(page: Page, chunk: Chunk) -> tuple[Int64s, Bools]:
+    """Returns the number of each event, which continues the window's count in `page`, and whether it is counted; the number of
+    others is 0. Advances the count."""
     counter = cast(Counters, page.parts[COUNTER]).values
-    counts = ~delete_mask(chunk.opcode)
+    counts, first = ~delete_mask(chunk.opcode), counter.item(0) + 1
     if is_all(counts):
-        numbers: Int64s = np.arange(counter.item(0) + 1, counter.item(0) + 1 + len(counts))
-        column = shared(numbers, pa.int64())
+        numbers: Int64s = np.arange(first, first + len(counts))
+        counter[0] += len(counts)
     else:
-        numbers = counter.item(0) + np.cumsum(counts, dtype=np.int64)
-        column = pa.array(numbers, pa.int64(), mask=~counts)
-    if len(numbers):
-        counter[0] = numbers[-1]
-    return dict.fromkeys(names, column)
+        numbers = (counter[0] + np.cumsum(counts, dtype=np.int64)) * counts
+        counter[0] += np.count_nonzero(counts)
+    return numbers, counts
 
 
 def indexes_of(given: OperatorInput, work: RowFunction) -> Indexes:
