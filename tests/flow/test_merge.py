@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotspare.base.errors import StateError
-from hotspare.flow.merge import Merge
+from hotspare.flow.merge import NO_TIME, Merge
 from hotspare.rows.batch import decoded_schema
 from hotspare.rows.partition_clock import Belief
 from tests.examples import examples
@@ -136,3 +137,16 @@ def test_however_small_the_batches_they_hold_the_same_rows_in_the_same_order(row
     assert rows_of(batches) == let_go(rows)
     bitmaps = 256  # validity bitmaps are rounded up
     assert all(batch.nbytes <= bytes_max + bitmaps or batch.num_rows == 1 for batch in batches)
+
+
+@given(st.lists(st.tuples(st.sampled_from([NO_TIME, 1, 2, 3, 4]), st.integers(0, 4)), max_size=5))
+def test_a_partition_blocks_if_an_event_of_any_other_is_not_before_its_clock(times: list[tuple[int, int]]) -> None:
+    """`times`: by partition, the time of its newest event and its clock."""
+    merge = Merge([], {})
+    merge._partitions = {  # type: ignore[assignment]
+        (0, i): SimpleNamespace(event_time_us=event_us, clock=SimpleNamespace(time_us=clock_us))
+        for i, (event_us, clock_us) in enumerate(times)
+    }
+    others = {i: [event_us for j, (event_us, _) in enumerate(times) if j != i] for i in range(len(times))}
+    expected = {(0, i) for i, (_, clock_us) in enumerate(times) if max(others[i], default=NO_TIME) >= clock_us}
+    assert merge._blocking_partitions() == expected

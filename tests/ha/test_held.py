@@ -47,9 +47,11 @@ def test_it_holds_exactly_what_was_appended_and_not_dropped(operations: list[tup
                 assert mark == OutputMark(sequence, OutputId(0, 0, sequence, 0, 0), digest(sequence))
             else:
                 assert mark is None
+        assert held.memory_bytes == sum(each.bytes_total for each in held._segments if each.batch is not None)
+        assert held.spilled_bytes == sum(each.bytes_total for each in held._segments if each.batch is None)
         held.close()
         assert not list(Path(folder).iterdir())
-        assert held.memory_bytes == 0
+        assert held.memory_bytes == held.spilled_bytes == 0
 
 
 def test_a_gap_or_a_repetition_is_an_error_of_the_engine() -> None:

@@ -66,6 +66,8 @@ class CodeCalls:
 
     def missing_decisions(self, state: State) -> tuple[Decision, ...]:
         """Returns the decisions about positions that the state has passed without applying them."""
+        if not self.decisions:
+            return ()
         applied = {each.place for each in state.decisions}
         return tuple(each for each in self.decisions if each.place not in applied and self.is_passed(each.place, state))
 

@@ -166,6 +166,8 @@ class Merge:
         self._beliefs = dict(beliefs)
         self._skew_max_us, self._trusted = skew_max_us, trusted
         self._partitions: dict[PartitionKey, _Partition] = {}
+        self.blocking_partitions: frozenset[PartitionKey] = frozenset()
+        """The partitions whose next row may precede an event of another partition, so that this event may have to wait."""
         self.set_partitions(partitions)
 
     @property
@@ -183,14 +185,12 @@ class Merge:
         """The partition for which all others wait. Only new rows of this partition release waiting rows."""
         return min(self._partitions, key=lambda key: (self._partitions[key].clock.time_us, key))
 
-    @property
-    def blocking_partitions(self) -> frozenset[PartitionKey]:
-        """The partitions whose next row may precede an event of another partition, so that this event may have to wait."""
-        newest = {key: each.event_time_us for key, each in self._partitions.items()}
+    def _blocking_partitions(self) -> frozenset[PartitionKey]:
+        partitions = self._partitions.items()
+        events = [(each.event_time_us, key) for key, each in partitions if each.event_time_us != NO_TIME]
+        newest = sorted(events, reverse=True)[:2]  # one of them is the newest event of all other partitions
         return frozenset(
-            key
-            for key, each in self._partitions.items()
-            if any(event_us != NO_TIME and event_us >= each.clock.time_us for other, event_us in newest.items() if other != key)
+            key for key, each in partitions if any(event_us >= each.clock.time_us for event_us, other in newest if other != key)
         )
 
     def set_partitions(self, partitions: Iterable[PartitionKey]) -> None:
@@ -201,6 +201,7 @@ class Merge:
                 raise StateError(f"partition {key[1]} of topic {key[0]} has waiting rows and cannot be removed")
         known = self._partitions
         self._partitions = {key: known[key] if key in known else self._fresh(key) for key in wanted}
+        self.blocking_partitions = self._blocking_partitions()
 
     def _fresh(self, key: PartitionKey) -> _Partition:
         skew_max_us = None if key[0] in self._trusted else self._skew_max_us
@@ -222,6 +223,7 @@ class Merge:
             place = len(FIXED) + key[0]
             mine = _Rows(fixed, columns[place] if place < len(columns) - 1 else None, bad)
             self._partition(key).push(mine if rows is None else mine.at(rows))
+        self.blocking_partitions = self._blocking_partitions()
         return passed
 
     def pull(self) -> Iterator[MergedRows]:

@@ -89,7 +89,8 @@ def process_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.
             _record_part_cost(state, taken, ports.clock_ms() - begun_ms)
             taken = 0
             _hold(state, ports, outputs)
-            state.lease = replace(state.lease, has_progressed=True)
+            if not state.lease.has_progressed:
+                state.lease = replace(state.lease, has_progressed=True)
             state.intake = intake.after_part(state.intake, next_input, state.core)
         else:
             hung_calls.record_stop(state, ports)
@@ -146,5 +147,6 @@ def _restrict_reading(state: GroupState, ports: Ports) -> None:
     All partitions are read again once the waiting rows have fallen to half the limit.
     """
     now = intake.partition_to_read_alone(state.settings, state.intake.only_partition, state.core)
-    state.intake = replace(state.intake, only_partition=now)
+    if now != state.intake.only_partition:
+        state.intake = replace(state.intake, only_partition=now)
     ports.restrict_reading(frozenset() if now is None else state.topics.tick_only_partitions | {now})

@@ -126,7 +126,7 @@ class HeldStream:
         self._segments: deque[_Segment] = deque()
         self._trail = DigestTrail()
         self.last_sequence = base.sequence
-        self.memory_bytes = 0
+        self.memory_bytes = self.spilled_bytes = 0
 
     @property
     def base(self) -> OutputMark:
@@ -136,10 +136,6 @@ class HeldStream:
     @property
     def rows(self) -> int:
         return self.last_sequence - self._base.sequence
-
-    @property
-    def spilled_bytes(self) -> int:
-        return sum(s.bytes_total for s in self._segments if s.batch is None)
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Holds the next outputs, after adding `shift` to their sequences. Raises StateError unless they follow the newest held
@@ -300,6 +296,7 @@ class HeldStream:
         moved = _Segment(moving[0].first, moving[-1].last, None, whole.nbytes, path)
         self._segments = deque([*staying, moved])
         self.memory_bytes = 0
+        self.spilled_bytes += moved.bytes_total
         return moved.bytes_total
 
     def close(self) -> None:
@@ -309,6 +306,8 @@ class HeldStream:
     def _discard(self, segment: _Segment) -> None:
         if segment.batch is not None:
             self.memory_bytes -= segment.bytes_total
+        else:
+            self.spilled_bytes -= segment.bytes_total
         if segment.path is not None:
             segment.path.unlink(missing_ok=True)
 

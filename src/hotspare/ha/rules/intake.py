@@ -78,7 +78,8 @@ def stalled_ms(known_ms: int, watched_ms: int, sight: InputEvidence, settings: G
 
 def after_part(known: Intake, next_input: NextInput, core: BatchProgress) -> Intake:
     """Returns `known` after the core computed a part: until the batch is complete input is AT_HAND, and the stall time is 0."""
-    return replace(known, next_input=next_input if core.is_between_batches else NextInput.AT_HAND, stalled_ms=0)
+    now = next_input if core.is_between_batches else NextInput.AT_HAND
+    return known if (known.next_input, known.stalled_ms) == (now, 0) else replace(known, next_input=now, stalled_ms=0)
 
 
 def partition_count_mismatch(found: Mapping[str, int], topics: GroupTopics) -> str:
