@@ -76,6 +76,7 @@ class GroupEngine:
         self._definition = definition
         self._identity = identity
         self._ports = ports
+        self._serialised_ports = replace(ports, unlocked=self._unlocked, yield_to_steps=self._yield_to_steps)
         self._folder = folder
         self._lock = threading.RLock()
         self._called = threading.Condition(self._lock)
@@ -200,8 +201,7 @@ class GroupEngine:
                 pass
 
     def _serialised_steps(self) -> Iterator[do.HaAction]:
-        ports = replace(self._ports, unlocked=self._unlocked, yield_to_steps=self._yield_to_steps)
-        return ha_loop.perform_due(self._started(), ports)
+        return ha_loop.perform_due(self._started(), self._serialised_ports)
 
     def _yield_to_steps(self) -> None:
         """Waits while another thread computes a batch or performs actions, at most `_YIELD_S` (`Ports.yield_to_steps`)."""

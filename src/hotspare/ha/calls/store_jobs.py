@@ -84,6 +84,9 @@ class StoreLoad:
     """The count of jobs that were given up and have not ended."""
 
 
+_NO_LOAD = StoreLoad()
+
+
 @dataclass(slots=True)
 class StoreJobs:
     """The jobs on the store. Background threads append to `ended`; only one thread at a time may use the rest."""
@@ -94,6 +97,8 @@ class StoreJobs:
 
     @property
     def current_load(self) -> StoreLoad:
+        if not self.running and not self.stuck:
+            return _NO_LOAD
         works = [job.kind for job in self.running]
         return StoreLoad(
             is_writing=StoreJobKind.WRITE in works,
