@@ -259,7 +259,7 @@ def test_code_that_takes_all_memory(made: Any) -> None:
 
 @pytest.mark.spark
 def test_in_tasks_of_spark(made: Any) -> None:
-    """A task has a watcher beside it; Spark's driver starts the task again."""
+    """Each task has a watcher of its own, and Spark's driver starts the task again."""
     options = ("--runner", "partitioned", "--master", "local[2]", "--snapshots", "500 milliseconds", "--shards", "2")
     site = made(project("python-columns", COLUMNS), options=options)
     site.cluster.group = group_name(site.prefix, "shop", Shard(0, 2))

@@ -409,9 +409,9 @@ class HungStore:
 def test_a_store_that_hangs_costs_two_threads_and_nothing_else(tmp_path: Path) -> None:
     """SPEC H3: the engine keeps its role and publishes, and takes snapshots again when the store answers."""
     host = Host(tmp_path, "e0", replace(SETTINGS, store_wait_ms=150))
-    background, ports = Background(close_wait_s=WAIT_S), host.engine._ports
+    background, ports = Background(close_wait_s=WAIT_S), host.engine._serialised_ports
     hung = HungStore(ports.store)
-    host.engine._ports = replace(ports, store=hung, background=background.run)  # type: ignore[arg-type]
+    host.engine._serialised_ports = replace(ports, store=hung, background=background.run)  # type: ignore[arg-type]
     try:
         host.start()
         wait_until(lambda: hung.asked == STORE_STUCK_MAX, "two writes hang", WAIT_S)
