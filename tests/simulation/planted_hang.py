@@ -1,7 +1,7 @@
 """Bugs of how a group agrees about calls of user code that do not end.
 
-Bugs about void snapshots are planted in the model alone (`hang_model`): such snapshots are rare in runs (30 restores in 5,000), and an
-engine that restores one notices at once that its state is void.
+Bugs about void snapshots are planted in the model alone (`hang_model`): such snapshots are rare in runs (30 restores in 5,000), and
+an engine that restores one notices at once that its state is void.
 """
 
 from __future__ import annotations

@@ -64,6 +64,7 @@ ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="With --runner partitioned: set this Spark option; may be repeated."),
 ]
+CODE_DEADLINE_MS = 10_000
 CodeDeadlineOption = Annotated[
     int,
     typer.Option(
@@ -100,7 +101,7 @@ def command(
     memory: MemoryOption = "",
     page_folder: PageFolderOption = None,
     home: HomeOption = None,
-    code_deadline_ms: CodeDeadlineOption = 10_000,
+    code_deadline_ms: CodeDeadlineOption = CODE_DEADLINE_MS,
 ) -> None:
     """Run a project over files to their end. Nothing waits for a clock; equal files give equal outputs.
 
@@ -129,7 +130,8 @@ def command(
         until=until,
         style=FileStyle(columns=csv_style(doubles), date_format=dateformat),
     )
-    _check_use(runner, head, doubles, _file_options(request, memory, page_folder), {"--master": master, "--conf": conf})
+    of_files = _file_options(request, memory, page_folder, code_deadline_ms)
+    _check_use(runner, head, doubles, of_files, {"--master": master, "--conf": conf})
     if runner is RunnerKind.PARTITIONED:
         _run_tables(request, master, conf or ())
         return
@@ -158,7 +160,7 @@ def _warn(replay: Replay) -> None:
         typer.echo(f"warning: all rows of {name} come before those of other files; to merge them: --time {name}=FIELD", err=True)
 
 
-def _file_options(request: ReplayRequest, memory: str, page_folder: Path | None) -> dict[str, object]:
+def _file_options(request: ReplayRequest, memory: str, page_folder: Path | None, code_deadline_ms: int) -> dict[str, object]:
     """Returns the options that only runners of text files support, by name, with their values."""
     return {
         "--plain": request.form is CsvForm.PLAIN,
@@ -167,6 +169,7 @@ def _file_options(request: ReplayRequest, memory: str, page_folder: Path | None)
         "--stamp-unit": request.stamp_unit,
         "--memory": memory,
         "--page-folder": page_folder,
+        "--code-deadline-ms": code_deadline_ms != CODE_DEADLINE_MS,
     }
 
 
