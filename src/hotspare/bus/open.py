@@ -12,7 +12,7 @@ from hotspare.bus.sqlite import BUSY_TIMEOUT_MS, SqliteBus
 from hotspare.bus.topic_reader import BusTopicReader, TopicReader
 from hotspare.bus.topic_writer import BusTopicWriter, TopicWriter
 
-KAFKA_READ_INTERVAL_MS = 25
+KAFKA_READ_INTERVAL_MS = 30
 _SHARED: dict[str, MemoryBus] = {}
 
 
