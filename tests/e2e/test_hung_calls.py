@@ -233,6 +233,7 @@ def test_a_replay_refuses_the_event_as_a_group_does(tmp_path: Path, monkeypatch:
     (bad,) = (tmp_path / "bad.csv").read_text().splitlines()[1:]
     assert "code-deadline" in bad and "in.csv" in bad
     assert "the replay begins again" in done.stderr
+    assert "(line 5 of sales/code, in create) exceeds the deadline of a call" in done.stderr
     piped = hotspare("replay", "shop.yaml", *words[:2], "--out", "sales/kept=/dev/stdout", "--code-deadline-ms", "700")
     assert piped.returncode == 2 and "cannot be emptied" in piped.stderr
 

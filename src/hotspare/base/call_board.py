@@ -40,6 +40,8 @@ class BoardSetting(IntEnum):
     MEMORY_BYTES = 2
     IS_LOADING = 3
     """1 while the engine loads its project, which runs user code without a position."""
+    HAS_TRACE = 4
+    """1 if the engine writes the lines that its threads execute behind the board when the watcher asks (`host.watchdog.trace`)."""
 
 
 class Cell(IntEnum):

@@ -18,6 +18,7 @@ from hotspare.coordination.open import open_coordination
 from hotspare.flow.plan import compile_plan
 from hotspare.host.watchdog.recorder import record_attempt
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, create_memory
+from hotspare.host.watchdog.trace import innermost_line
 from hotspare.host.watchdog.watch import EngineWatch, WatchFinding, process_bytes, thread_ms
 from hotspare.projects.load import load_project
 from tests.host.watchdog import fake_engine
@@ -99,6 +100,26 @@ def test_the_reason_of_a_failure_is_told_without_passwords(tmp_path: Path) -> No
 
 def vars_of(place: CallPlace) -> dict[str, object]:
     return {name: getattr(place, name) for name in ("topic", "partition", "offset", "index", "window", "version")}
+
+
+STACKS = """\
+Fatal Python error: Segmentation fault
+
+Thread 0x00007f0000000001 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 320 in wait
+  File "<frozen runpy>", line 88 in _run_code
+
+Current thread 0x00007f0000000002 (most recent call first):
+  File "/usr/lib/python3.11/re/__init__.py", line 166 in match
+  File "<sales/code>", line 3 in helper
+  File "<sales/code>", line 5 in create
+  File "/opt/hotspare/flow/step.py", line 190 in _applied
+"""
+
+
+def test_the_innermost_line_of_user_code_is_found() -> None:
+    assert innermost_line(STACKS) == "line 3 of sales/code, in helper"
+    assert innermost_line(STACKS.replace("<sales/code>", "/opt/other.py")) == ""
 
 
 def test_processes_that_do_not_exist_use_nothing() -> None:

@@ -20,6 +20,7 @@ from hotspare.host.topics import group_topics
 from hotspare.host.watchdog.recorder import module_command, module_environment
 from hotspare.host.watchdog.replay_calls import NOTHING_KNOWN, ReplayCalls
 from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, IS_POSSIBLE, create_memory, engine_board, publish_board
+from hotspare.host.watchdog.trace import write_lines_behind
 from hotspare.telemetry.log import configured_format
 
 _WATCH = "hotspare.host.watchdog.watch"
@@ -80,7 +81,7 @@ def attach(options: EngineOptions) -> EngineBoard:
         _start_watcher(memory)
     if memory is None:
         return UNWATCHED
-    board = engine_board(memory, options.shards)
+    board = _traced_board(memory, options.shards)
     board.set_setting(BoardSetting.DEADLINE_MS, options.code_deadline_ms)
     board.set_setting(BoardSetting.MEMORY_BYTES, options.code_memory_bytes)
     board.set_text(_own_names(options.engine))
@@ -102,11 +103,19 @@ def watched_calls(plan: Plan, deadline_ms: int) -> WatchedCalls:
     memory, known = _memory_of_parent(), ReplayCalls.taken_from(os.environ)
     if memory is None:
         return WatchedCalls()
-    board = engine_board(memory, 1)
+    board = _traced_board(memory, 1)
     board.set_setting(BoardSetting.DEADLINE_MS, deadline_ms)
     board.set_text({**_own_names(""), **_call_names(plan), "topics": [str(source) for source in plan.resolved.sources]})
     publish_board(board, 1)
     return WatchedCalls(board.slot(0), known)
+
+
+def _traced_board(memory: int, slots: int) -> CallBoard:
+    trace = os.dup(memory)
+    board = engine_board(memory, slots)
+    write_lines_behind(trace, slots)
+    board.set_setting(BoardSetting.HAS_TRACE, 1)
+    return board
 
 
 def _memory_of_parent() -> int | None:

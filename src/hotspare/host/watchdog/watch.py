@@ -34,6 +34,7 @@ from hotspare.host.watchdog.rule import (
     is_loading_excessive,
 )
 from hotspare.host.watchdog.shared_memory import watcher_board
+from hotspare.host.watchdog.trace import requested_line, written_line
 from hotspare.telemetry.log import LogEvent, LogFormat, plain_line
 
 PAUSE_S = 0.25
@@ -144,9 +145,9 @@ class EngineWatch:
         found = finding.excess
         if found is None:
             used_ms = LOADING_DEADLINES * self._limits.deadline_ms
-            message = (
-                f"the code of the project does not finish loading; it used {used_ms} ms of processor time: the engine is ended"
-            )
+            line = self._line_of(HangCause.DEADLINE)
+            what = f"the code of the project does not finish loading{line and f' ({line})'}"
+            message = f"{what}; it used {used_ms} ms of processor time: the engine is ended"
             self.report(LogEvent.HUNG_LOADING, message)
             self.kill()
             return
@@ -166,17 +167,27 @@ class EngineWatch:
 
     def report_call(self, found: ExcessiveCall, group: str, what: str) -> CallAttempt:
         """Writes a line about a call; returns its attempt. `what` continues the sentence after the place."""
-        attempt = _attempt(self._text, found)
+        attempt, line = _attempt(self._text, found), self._line_of(found.cause)
         self.report(
             LogEvent.HUNG_CALL,
-            f"{attempt.place} {what}",
+            f"{attempt.place}{line and f' ({line})'} {what}",
             group=group,
+            line=line,
             cause=attempt.cause.value,
             window=attempt.place.window,
             used_ms=found.used_ms,
             grown_bytes=found.grown_bytes,
         )
         return attempt
+
+    def _line_of(self, cause: HangCause) -> str:
+        """Returns where the user code is that does not end, or that crashed; "" if that is unknown."""
+        board = self._published_board()
+        if board is None:
+            return ""
+        if cause is HangCause.CRASH:
+            return written_line(self._memory, board)
+        return requested_line(self._engine, self._memory, board)
 
     def _group_of(self, finding: WatchFinding) -> str:
         return _name_at(self._text.get("groups"), finding.slot)
