@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +159,7 @@ def test_a_stopped_engine_uses_no_processor_time_and_refuses_nothing(made: Any) 
     check(site, range(12), ())
 
 
-def test_a_host_that_is_frozen_within_a_call_refuses_nothing(made: Any) -> None:
+def test_a_host_that_is_frozen_within_a_call_refuses_nothing(made: Any, free_port: Callable[[], int]) -> None:
     """The call takes a second of processor time at the default deadline, and is frozen for three times the deadline."""
     slow = PYTHON.replace('    seen["n"] += 1\n', '    seen["n"] += 1\n    if data["id"] == 1:\n        sum(range(40_000_000))\n')
     site = made(project(text=slow))
@@ -174,11 +173,6 @@ def test_a_host_that_is_frozen_within_a_call_refuses_nothing(made: Any) -> None:
     os.kill(process, signal.SIGCONT)
     check(site, range(4), ())
     assert site.cluster.members()["one"].process_id == process
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def called(port: int) -> object:

@@ -135,11 +135,6 @@ def test_a_call_for_several_rows_is_divided_before_a_decision() -> None:
     assert ReplayCalls.taken_from({DECIDED_VARIABLE: known.to_text()}) == known
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
 def asked(port: int, request: str) -> tuple[str, dict[str, Any]]:
     """Returns the status line and the JSON of the answer."""
     with socket.create_connection(("127.0.0.1", port), WAIT_S) as connection:
@@ -149,7 +144,7 @@ def asked(port: int, request: str) -> tuple[str, dict[str, Any]]:
     return head.splitlines()[0], json.loads(body or "{}")
 
 
-def test_a_parent_answers_while_a_call_lasts(start: Start) -> None:
+def test_a_parent_answers_while_a_call_lasts(start: Start, free_port: Callable[[], int]) -> None:
     port = free_port()
     parent = start("wait", http=f"127.0.0.1:{port}")
     engine = engine_of(parent, "in call")
