@@ -6,12 +6,13 @@ an engine that restores one notices at once that its state is void.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from hotspare.base.call_place import CallAttempt, CallPlace
+from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
 from hotspare.bus.contract import Commit
 from hotspare.ha.core import Core
 from hotspare.ha.effects import joining, perform
@@ -59,13 +60,12 @@ def attempts_do_not_count() -> Any:
 @planted(groups=Groups.HANGS)
 def attempts_count_by_engine() -> Any:
     """Several starts of one engine count as one."""
+    right = rules.places_to_stop_before
 
-    def failed(attempts: Iterable[CallAttempt]) -> dict[CallPlace, int]:
-        engines = {(each.place, each.engine) for each in attempts}
-        places = [place for place, _ in engines]
-        return {place: places.count(place) for place in places}
+    def by_engine(attempts: Iterable[CallAttempt], decisions: Collection[Decision]) -> dict[CallPlace, HangCause]:
+        return right([replace(each, start=each.engine) for each in attempts], decisions)
 
-    return patch.object(rules, "failed_starts", failed)
+    return patch.object(rules, "places_to_stop_before", by_engine)
 
 
 @planted(FaultKind.CRASH, FaultKind.LAG, groups=Groups.HANGS)
