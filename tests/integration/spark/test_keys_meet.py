@@ -52,6 +52,7 @@ KEYS: dict[str, Callable[[int], Any]] = {
 
 @pytest.fixture(scope="module")
 def spark(lender: Lender) -> Any:
+    lender.end()  # a session of their own fetches the jars if they are missing
     return lender.begin(quick_options(cores=2, jars=ensure_kafka_source())).spark
 
 
