@@ -252,6 +252,17 @@ def test_code_that_takes_all_memory(made: Any) -> None:
     assert ids(code_rows(site)) == [0, 1, 3, 4]
 
 
+def check_in_shards(site: Site, timeout_s: float) -> None:
+    """Publishes 20 events of which one hangs. Rows of different shards have no order."""
+    site.publish(events(range(20), hanging=(7,)), window=SOURCE)
+    wait_until(lambda: len(site.outputs()) >= 20, "all rows of the window beside", timeout_s)
+    wait_until(lambda: len(code_rows(site)) >= 19, "all other rows of the window with the code", timeout_s)
+    assert sorted(ids(site.outputs())) == list(range(20))
+    assert sorted(ids(code_rows(site))) == [n for n in range(20) if n != 7]
+    _, bad = site.bad_events()
+    assert "code-deadline" in bad
+
+
 @pytest.mark.spark
 def test_in_tasks_of_spark(made: Any) -> None:
     """Each task has a watcher of its own, and Spark's driver starts the task again."""
@@ -261,13 +272,7 @@ def test_in_tasks_of_spark(made: Any) -> None:
     site.cluster.start_engine("one", *WATCHED)
     groups = [group_name(site.prefix, "shop", Shard(number, 2)) for number in range(2)]
     wait_until(lambda: all(site.cluster.coordination.leader(group).holder for group in groups), "engines of both shards", 120)
-    site.publish(events(range(20), hanging=(7,)), window=SOURCE)
-    wait_until(lambda: len(site.outputs()) >= 20, "all rows of the window beside", 200)
-    wait_until(lambda: len(code_rows(site)) >= 19, "all other rows of the window with the code", 200)
-    assert sorted(ids(site.outputs())) == list(range(20))
-    assert sorted(ids(code_rows(site))) == [n for n in range(20) if n != 7]
-    _, bad = site.bad_events()
-    assert "code-deadline" in bad
+    check_in_shards(site, 200)
 
 
 @pytest.mark.servers
@@ -278,10 +283,4 @@ def test_on_kafka_in_shards(made: Any, kafka: KafkaServers, zookeeper: Any, tmp_
     site = made(project("python-columns", COLUMNS), options=options, **urls)
     site.cluster.group = group_name(site.prefix, "shop", Shard(0, 2))
     start(site, "one", "two")
-    site.publish(events(range(20), hanging=(7,)), window=SOURCE)
-    wait_until(lambda: len(site.outputs()) >= 20, "all rows of the window beside", 120)
-    wait_until(lambda: len(code_rows(site)) >= 19, "all other rows of the window with the code", 120)
-    assert sorted(ids(site.outputs())) == list(range(20))
-    assert sorted(ids(code_rows(site))) == [n for n in range(20) if n != 7]
-    _, bad = site.bad_events()
-    assert "code-deadline" in bad
+    check_in_shards(site, 120)

@@ -12,6 +12,7 @@ from hotspare.base.choices import CsvForm, Doubles, HeadPlace, RunnerKind, RunUn
 from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PATH
 from hotspare.cli.shared.values import (
+    CODE_DEADLINE_MS,
     DateFormatOption,
     DoublesOption,
     HomeOption,
@@ -64,7 +65,6 @@ ConfOption = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="NAME=VALUE", help="With --runner partitioned: set this Spark option; may be repeated."),
 ]
-CODE_DEADLINE_MS = 10_000
 CodeDeadlineOption = Annotated[
     int,
     typer.Option(

@@ -27,6 +27,7 @@ from hotspare.base.places import absolute_path
 from hotspare.cli.shared.places import PREFIX, BusOption, CoordinationOption, PrefixOption, StoreOption
 from hotspare.cli.shared.run_settings import SettingsOption, SnapshotsOption, settings_file_option, snapshot_settings
 from hotspare.cli.shared.values import (
+    CODE_DEADLINE_MS,
     PROJECT_PANEL,
     STATE_PANEL,
     HomeOption,
@@ -253,7 +254,7 @@ def command(
     join: JoinOption = JoinFrom.SNAPSHOT,
     restart: RestartOption = Restart.ALWAYS,
     http: HttpOption = "",
-    code_deadline_ms: CodeDeadlineOption = 10_000,
+    code_deadline_ms: CodeDeadlineOption = CODE_DEADLINE_MS,
     snapshots: SnapshotsOption = None,
     restore: RestoreOption = "",
     other_store: OtherStoreOption = OtherStore.REFUSE,

@@ -24,6 +24,7 @@ from hotspare.flow.project_state import PartitionKey, State
 from hotspare.model.events import Opcode
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.chunk import NO_BOARD, NO_END, Chunk, Int64s, Positions, Timeline
+from hotspare.rows.ordering import row_at
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.table.strings import StringTable
 from hotspare.windows.shared.keyed import bad_events
@@ -43,8 +44,8 @@ _QUARANTINED, _POISON = (_REASONS.index(reason) for reason in (BadReason.CODE_QU
 @dataclass(frozen=True, slots=True)
 class CodeCalls:
     """How a core calls user code. `slot`: where it shows its calls. `topics`: the number of each topic by name. `decisions`: those
-    of the group, by number. `row_by_row`: the nodes of windows over columns that call
-    their code for one row at a time."""
+    of the group, by number. `row_by_row`: the nodes of windows over columns that call their code for one row at a
+    time."""
 
     slot: CallSlot = NO_BOARD
     topics: Mapping[str, int] = field(default_factory=dict)
@@ -157,7 +158,7 @@ def decisions_in_step(
             own = [each for each in passes if plan.node_of(each.decision.place) == node]
             refused[node] = _refused(own, QUARANTINE_DECISIONS - counts[node], len(positions.topics))
     for poison in calls.failed:
-        rank = row_at(positions, poison.topic, poison.partition, poison.offset, poison.index)
+        rank = row_at(positions, *poison.position)
         if poison.node is not None and rank >= 0:
             others = refused.get(poison.node, RefusedRanks(_NO_RANKS, _NO_RANKS, len(positions.topics)))
             refused[poison.node] = others.with_poison(rank)
@@ -202,9 +203,3 @@ def _refused(passes: Sequence[_Pass], until_quarantine: int, rows: int) -> Refus
 
 
 _NO_RANKS: Int64s = np.empty(0, np.int64)
-
-
-def row_at(positions: Positions, *wanted: int) -> int:
-    """Returns the number of the row at a position: topic index, partition, offset and index; -1 if no row is there."""
-    found = np.flatnonzero(np.logical_and.reduce([column == value for column, value in zip(positions, wanted, strict=True)]))
-    return int(found[0]) if len(found) else -1

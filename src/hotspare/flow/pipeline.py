@@ -13,7 +13,7 @@ from hotspare.base.call_board import CallSlot
 from hotspare.base.call_place import CallPlace, Decision
 from hotspare.base.errors import StateError
 from hotspare.base.step_size import STEP_ROWS_MAX
-from hotspare.flow.decided import CodeCalls, row_at
+from hotspare.flow.decided import CodeCalls
 from hotspare.flow.merge import Merge
 from hotspare.flow.outputs import joined_parts
 from hotspare.flow.plan import Plan
@@ -24,6 +24,7 @@ from hotspare.flow.step import fresh_state, step
 from hotspare.rows.batch import TRACE_PREFIX, decoded_schema
 from hotspare.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.rows.merged import MergedRows
+from hotspare.rows.ordering import row_at
 from hotspare.rows.partition_clock import Belief
 from hotspare.table.memory import NO_BUDGET, PageCache
 

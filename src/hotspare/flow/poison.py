@@ -26,6 +26,7 @@ from hotspare.rows.batch import BAD_TYPE, RowKind
 from hotspare.rows.elementwise import is_row_error
 from hotspare.rows.event_texts import event_texts
 from hotspare.rows.merged import MergedRows
+from hotspare.rows.ordering import row_at
 
 
 class WindowFailure(Exception):
@@ -52,6 +53,11 @@ class Poison:
     error: Exception
     window: str = ""
     node: int | None = None
+
+    @property
+    def position(self) -> tuple[int, int, int, int]:
+        """Topic index, partition, offset and index."""
+        return self.topic, self.partition, self.offset, self.index
 
 
 class StepFunction(Protocol):
@@ -110,12 +116,9 @@ def _step_refusing(
 
 def with_refused(plan: Plan, rows: MergedRows, known: Sequence[Poison]) -> MergedRows:
     """Returns the rows, with each row replaced by a bad row that is at the position of a `known` poison without a node."""
-    known = [poison for poison in known if poison.node is None]
-    names = ("topic", "partition", "offset", "index")
-    places = [rows.column(name) for name in names] if known else []
     for poison in known:
-        here = [column == getattr(poison, name) for column, name in zip(places, names, strict=True)]
-        for row in np.flatnonzero(np.logical_and.reduce(here)).tolist():
+        row = row_at(rows.positions, *poison.position)
+        if poison.node is None and row >= 0:
             rows = _refused(plan, rows, row, poison)
     return rows
 

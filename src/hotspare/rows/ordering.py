@@ -1,5 +1,5 @@
 """The order in which a window applies rows of several inputs: by rank, then by input, then by arrival (SPEC A35); and rows by
-partition."""
+partition and position."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from hotspare.rows.chunk import Int64s, is_all
+from hotspare.rows.chunk import Int64s, Positions, is_all
 
 
 def merged_order(ranks: Sequence[Int64s]) -> tuple[Int64s, Int64s]:
@@ -56,3 +56,9 @@ def by_partition(topics: npt.NDArray[np.int32], partitions: npt.NDArray[np.int32
 
 _COUNTED_MAX = 1 << 16
 """The count of 16-bit numbers, which numpy sorts without comparing them; also the longest table by which pairs are numbered."""
+
+
+def row_at(positions: Positions, *wanted: int) -> int:
+    """Returns the number of the row at a position: topic index, partition, offset and index; -1 if no row is there."""
+    found = np.flatnonzero(np.logical_and.reduce([column == value for column, value in zip(positions, wanted, strict=True)]))
+    return int(found[0]) if len(found) else -1

@@ -148,6 +148,10 @@ def parse_memory_option(text: str, page_folder: Path | None) -> int:
     return size
 
 
+CODE_DEADLINE_MS = 10_000
+"""The processor time that one call of user code may use by default."""
+
+
 def parse_code_memory(text: str) -> int:
     """Returns the bytes of the setting `code-memory`, 0 for no limit. Raises UsageError if it is not a size of at least
     MEMORY_MIN."""
