@@ -117,7 +117,7 @@ class LogEvent(Enum):
     HUNG_CALL = (
         "hung_call",
         Level.ERROR,
-        "a call of user code exceeded its deadline or memory, so its engine is ended; or the group stops before it, or decided",
+        "a call of user code exceeded its deadline or memory, or crashed its engine; or the group stops before it, or decided",
     )
     ATTEMPT_LOST = "attempt_lost", Level.ERROR, "an engine was ended because of a call, and this cannot be recorded"
     HUNG_LOADING = "hung_loading", Level.ERROR, "the code of the project does not finish loading: the engine is ended"
