@@ -215,6 +215,28 @@ def test_an_upgrade_of_the_code_lifts_a_quarantine(made: Any) -> None:
     assert len(site.bad_events()[1:]) == 7
 
 
+def test_a_quarantine_is_lifted_on_request(made: Any) -> None:
+    """Both engines go on, and the code gets later events."""
+    site = made(project())
+    start(site, "one", "two")
+    site.publish(events(range(8), hanging=(1, 3, 5)))
+    wait_until(lambda: len(site.bad_events()) >= 6, "the quarantine", 200)
+    wait_until(lambda: {site.cluster.role(name) for name in ("one", "two")} == {"active", "standby"}, "both engines run again", 60)
+    group, processes = site.cluster.group, {name: each.process_id for name, each in site.cluster.members().items()}
+    assert "sales/code, since decision 3" in site.run("quarantine", group, *site.places[:2]).stdout
+    status = site.run("status", *site.places, "--group", group)
+    assert "the code of window sales/code gets no events" in " ".join(status.stdout.split())
+    assert site.run("quarantine", group, *site.places[:2], "--lift", "sales/kept").returncode == 2
+    done = site.run("quarantine", group, *site.places[:2], "--lift", "sales/code")
+    assert (done.returncode, done.stdout) == (0, f"{group}: the quarantine of sales/code is lifted\n"), done.stderr
+    site.publish(events(range(8, 12)), "more.csv")
+    wait_until(lambda: len(code_rows(site)) >= 7, "rows of the code", 60)
+    assert ids(code_rows(site)) == [0, 2, 4, 8, 9, 10, 11]
+    assert len(site.bad_events()[1:]) == 5
+    assert {name: each.process_id for name, each in site.cluster.members().items()} == processes
+    assert site.run("quarantine", group, *site.places[:2]).stdout == ""
+
+
 def test_a_replay_refuses_the_event_as_a_group_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop.yaml").write_text(project())

@@ -7,10 +7,11 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from hotspare.base.call_board import CallBoard, CallSlot, Cell, ShownCall, board_bytes
-from hotspare.base.call_place import CallPlace, Decision, HangCause
+from hotspare.base.call_place import BEFORE_EVENTS, CallPlace, Decision, HangCause
 from hotspare.base.errors import StateError
 from hotspare.flow.carry_over import carried_over
 from hotspare.flow.head.head import Head
@@ -138,6 +139,43 @@ def test_after_three_decisions_the_window_refuses_every_event() -> None:
         (4, 1, "code-quarantined"),
     ]
     assert len(decisions_of(pipeline.freeze().header)) == 4
+
+
+def test_a_lifted_quarantine_ends_before_the_message() -> None:
+    """The row that caused a decision stays refused. Three more decisions bring the quarantine back."""
+    lifted = Decision(place(4, BEFORE_EVENTS), HangCause.LIFTED, 4)
+    later = GIVEN + "at 7 s given: I,N,5,50 | I,N,6,60 | I,N,7,70 | I,N,8,80\n"
+    again = [Decision(place(*at), HangCause.MEMORY, number) for number, at in enumerate(((6, 0), (6, 1), (6, 2)), 5)]
+    pipeline = Pipeline.fresh(plan())
+    pipeline.set_decisions([*decided(place(0, 0), place(0, 1), place(2, 0)), lifted, *again])
+    made = pipeline.feed(rows(later))
+    assert [each[:3] for each in bad_rows(made)] == [
+        (0, 0, "code-deadline"),
+        (0, 1, "code-deadline"),
+        (2, 0, "code-deadline"),
+        (2, 1, "code-quarantined"),
+        (6, 0, "code-memory"),
+        (6, 1, "code-memory"),
+        (6, 2, "code-memory"),
+        (6, 3, "code-quarantined"),
+    ]
+    assert made["q/coded"]["hs:offset"].to_pylist() == [4]
+
+
+def test_a_core_stops_before_the_first_row_at_or_after_a_place_unless_it_has_passed_it() -> None:
+    """The offset of a place at which a quarantine is lifted may have no row, as topics have other records than messages."""
+    pipeline, lifted = Pipeline.fresh(plan()), place(3, BEFORE_EVENTS)
+    pipeline.feed(rows().slice(0, 2))
+    pipeline.stop_before([place(0), lifted])
+    parts = pipeline.compute_parts(rows().slice(2).filter(pc.not_equal(rows().slice(2)["offset"], 3)))
+    next(parts)
+    assert next(parts) == {}
+    assert pipeline.stopped_at == lifted
+    assert pipeline.next_offsets == {(0, 0): 3}
+    pipeline.set_decisions([Decision(lifted, HangCause.LIFTED, 1)])
+    assert pipeline.stopped_at is None
+    list(parts)
+    assert not pipeline.missing_decisions
 
 
 def test_decisions_about_a_window_that_an_upgrade_changed_refuse_nothing() -> None:

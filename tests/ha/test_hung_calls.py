@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
+from hotspare.base.call_place import BEFORE_EVENTS, CallAttempt, CallPlace, Decision, HangCause, LiftRequest
 from hotspare.base.choices import EventPolicy
-from hotspare.bus.contract import Progress
+from hotspare.bus.contract import Partition, Progress
 from hotspare.coordination.memory import MemoryCoordination
 from hotspare.ha.calls.store_jobs import Candidate
 from hotspare.ha.effects.hung_calls import read_attempts
@@ -45,13 +45,12 @@ def test_one_start_counts_once_and_a_call_for_many_rows_not_at_all() -> None:
     assert hung_calls.places_to_stop_before([attempt("a"), attempt("a")], ()) == {}
     many = [attempt("a", rows=7), attempt("b", rows=7)]
     assert hung_calls.places_to_stop_before(many, ()) == {}
-    assert hung_calls.calls_to_divide(many, ()) == (PLACE,)
+    assert hung_calls.calls_to_divide(many) == (PLACE,)
 
 
 def test_a_decided_place_stops_no_engine() -> None:
     both = [attempt("a"), attempt("b")]
     assert hung_calls.places_to_stop_before(both, (DECIDED,)) == {}
-    assert hung_calls.calls_to_divide([attempt("a", rows=7)], (DECIDED,)) == ()
 
 
 def test_a_decision_survives_its_record_and_is_neither_a_stream_nor_a_change_of_the_project() -> None:
@@ -73,7 +72,7 @@ def test_a_record_of_another_version_is_no_decision(name: str) -> None:
 
 
 def test_the_active_engine_decides_with_its_next_transaction() -> None:
-    known = HungCalls((replace(DECIDED, place=LATER, number=4),), {PLACE: HangCause.MEMORY})
+    known = HungCalls(decisions=(replace(DECIDED, place=LATER, number=4),), places={PLACE: HangCause.MEMORY})
     view = stopped(active(), hung_calls=known)
     assert do.Publish() in decide(view)
     assert hung_calls.due_decision(view) == Decision(PLACE, HangCause.MEMORY, 5)
@@ -112,8 +111,57 @@ def test_nothing_is_decided_that_another_engine_has_passed() -> None:
 
 
 def test_nothing_is_decided_twice() -> None:
-    view = stopped(active(), hung_calls=HungCalls((DECIDED,)))
+    view = stopped(active(), hung_calls=HungCalls(decisions=(DECIDED,)))
     assert hung_calls.due_decision(view) is None
+
+
+def quarantined(*more: HangCause) -> HungCalls:
+    causes = [HangCause.DEADLINE] * 3 + list(more)
+    decisions = tuple(Decision(replace(PLACE, offset=number), cause, number) for number, cause in enumerate(causes, 1))
+    return HungCalls({"q/w": ""}, decisions)
+
+
+REQUEST = LiftRequest("q/w", "", 3)
+
+
+def test_three_decisions_about_a_window_as_it_is_are_a_quarantine_until_it_is_lifted() -> None:
+    known = quarantined()
+    assert hung_calls.lift_requests(known) == (REQUEST,)
+    assert hung_calls.lift_requests(replace(known, versions={"q/w": "changed"})) == ()
+    assert hung_calls.lift_requests(replace(known, decisions=known.decisions[:2])) == ()
+    assert hung_calls.lift_requests(quarantined(HangCause.LIFTED)) == ()
+    assert hung_calls.lift_requests(quarantined(HangCause.LIFTED, *[HangCause.CRASH] * 2)) == ()
+    assert hung_calls.lift_requests(quarantined(HangCause.LIFTED, *[HangCause.CRASH] * 3)) == (replace(REQUEST, number=7),)
+
+
+def test_only_an_active_engine_looks_for_requests_and_only_while_there_is_a_quarantine() -> None:
+    assert do.LiftQuarantines() in decide(replace(active(), hung_calls=quarantined()))
+    assert do.LiftQuarantines() not in decide(replace(active(), hung_calls=quarantined(HangCause.LIFTED)))
+    assert do.LiftQuarantines() not in decide(replace(standby(), hung_calls=quarantined()))
+    chosen = replace(quarantined(), places={LATER: HangCause.LIFTED})
+    assert do.LiftQuarantines() in decide(replace(standby(), hung_calls=chosen))
+
+
+def test_a_quarantine_is_lifted_ahead_of_the_partition_that_grew_most() -> None:
+    before = {Partition("p.I", 0): 5, Partition("p.I", 1): 10, Partition("p.J", 0): 90}
+    now = {**before, Partition("p.I", 0): 6, Partition("p.I", 1): 13}
+    assert hung_calls.lift_place(REQUEST, before, now) == CallPlace("p.I", 1, 16, BEFORE_EVENTS, "q/w")
+    assert hung_calls.lift_place(REQUEST, before, before) is None
+    assert hung_calls.lift_place(REQUEST, {}, now) is None
+
+
+@pytest.mark.parametrize("policy", EventPolicy)
+def test_the_active_engine_decides_where_a_quarantine_ends_before_it_gets_there(policy: EventPolicy) -> None:
+    known = replace(quarantined(), places={LATER: HangCause.LIFTED}, policy=policy)
+    ahead = replace(stopped(active(), hung_calls=known), core=CoreView())
+    there = replace(ahead, core=CoreView(stopped_at=LATER))
+    for view in (ahead, there):
+        assert do.Publish() in decide(view)
+        assert hung_calls.due_decision(view) == Decision(LATER, HangCause.LIFTED, 4)
+        assert hung_calls.stop_reason(view) == ""
+    behind = stopped(active(), committed=4, hung_calls=known)
+    assert hung_calls.due_decision(behind) is None
+    assert not hung_calls.may_pass(replace(behind, core=CoreView(stopped_at=LATER)))
 
 
 @pytest.mark.parametrize("view", [standby(), active(), promoting(Step.CHECKED)], ids=["standby", "active", "promoting"])

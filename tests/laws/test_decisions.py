@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.base.call_place import CallPlace, Decision, HangCause
+from hotspare.base.call_place import BEFORE_EVENTS, CallPlace, Decision, HangCause
 from hotspare.flow.head.head import Head
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan
@@ -49,13 +49,21 @@ class Trial:
         messages = raw_messages(script, len(plan.entries))
         rows = Head.from_plan(plan).decode(pa.concat_batches(messages))
         names = [str(source) for source in plan.resolved.sources]
-        at = random.sample(positions(rows), min(rows.num_rows, random.randint(1, 7)))
-        places = {
-            CallPlace(names[topic], partition, offset, index, window, plan.window_versions[window])
-            for (topic, partition, offset, index), window in ((each, random.choice(windows[:2])) for each in at)
+        at = random.sample(positions(rows), min(rows.num_rows, random.randint(1, 9)))
+        causes = {
+            CallPlace(
+                names[topic],
+                partition,
+                offset,
+                BEFORE_EVENTS if cause is HangCause.LIFTED else index,
+                window,
+                plan.window_versions[window],
+            ): cause
+            for (topic, partition, offset, index), window, cause in (
+                (each, random.choice(windows[: random.randint(1, 2)]), random.choice(list(HangCause))) for each in at
+            )
         }
-        causes = list(HangCause)
-        decisions = (Decision(place, random.choice(causes), number) for number, place in enumerate(sorted(places), 1))
+        decisions = (Decision(place, causes[place], number) for number, place in enumerate(sorted(causes), 1))
         return cls(plan, messages, rows, tuple(decisions))
 
     @property

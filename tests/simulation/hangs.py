@@ -13,7 +13,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import ClassVar
@@ -21,13 +21,14 @@ from typing import ClassVar
 import pyarrow as pa
 from greenlet import getcurrent
 
-from hotspare.base.call_place import ATTEMPT_PREFIX, CallAttempt, CallPlace, Decision, HangCause
+from hotspare.base.call_place import ATTEMPT_PREFIX, QUARANTINE_DECISIONS, CallAttempt, CallPlace, Decision, HangCause
 from hotspare.base.errors import CoordinationError
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import LandedCommit
 from hotspare.bus.naming import snapshot_readers
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.rules import hung_calls as rules
+from hotspare.ha.rules.facts import HungCalls
 from hotspare.ha.rules.roles import Reason
 from hotspare.stores.contract import SnapshotStatus
 from tests.simulation.calls import COORDINATION, CallKind, Fiber
@@ -38,7 +39,7 @@ from tests.simulation.doors import EngineClock, UnreliableCoordination
 from tests.simulation.engines import Process
 from tests.simulation.faults import FaultKind
 from tests.simulation.healing import FOREVER_MS, End, Healing
-from tests.simulation.hung_core import KIND_VALUES, EventKind, HungCores, place_of
+from tests.simulation.hung_core import KIND_VALUES, WINDOW, EventKind, HungCores, place_of
 from tests.simulation.kits import Raw, fast_kit
 from tests.simulation.recorded import Recorded
 from tests.simulation.run import CLOCK_STEPS_MS, Outcome, cold_spares, drawn_world, failure_of, wild
@@ -47,18 +48,22 @@ from tests.simulation.world import World
 _NOT_HERE = frozenset({FaultKind.PARTITIONS, FaultKind.PROGRESS_LOST, FaultKind.WRONG_ENGINE})
 """Decisions cannot be rebuilt from outputs, as progress is; the other two are covered by other runs."""
 _SHARES = (0.05, 0.2, 0.5)
-_PLACES_MAX = (1, 3, 9)
+_PLACES_MAX = (1, 3, 9, 9)
 _DEADLINES_MS = (5, 15, 40)
 _SLOW_MS = (1, 3, 10, 80)
 """How long a call takes that ends; longer than the deadline only if the call is unlimited."""
 _TRIES_MAX = 4
 _RETRY_MS = 6
 _WATCH_DIES_SHARE = 0.1
+_LIFT_SHARE = 0.2
+_LIFT_POLL_MS = 15
+"""How often an active engine looks for requests to lift a quarantine."""
 _SILENT_MS = (0, 0, 50, 200, 500)
 _STARTED_AT_ONCE = 0.7
 _STEPS_PER_PLACE = 2_500
 _LONGER, _CALMER = 2, 2
 ATTEMPTS, DECISIONS, PASSED, VOID = "attempts recorded", "decisions", "places passed without a limit", "engines that were void"
+LIFTS, QUARANTINES = "quarantines lifted", "runs with a quarantine"
 UNUSED = "snapshots not restored as they are void"
 
 
@@ -144,7 +149,7 @@ class HungRecorded(Recorded):
 class HungWorld(World):
     """A world in which some events hang. `hang_rng`: chooses them."""
 
-    has_user_code: ClassVar[bool] = True
+    code_versions: ClassVar[Mapping[str, str]] = {WINDOW: ""}
     coordination_kinds: ClassVar[Mapping[str, CallKind]] = {**COORDINATION, "fact_names": CallKind.COORDINATION}
 
     hang_rng: random.Random = field(default_factory=random.Random)
@@ -163,6 +168,7 @@ class HungWorld(World):
     def draw_hangs(self, seed: int) -> None:
         rng = self.hang_rng = random.Random(f"hung events of {seed}")
         self.share, self.places_max, self.deadline_ms = rng.choice(_SHARES), rng.choice(_PLACES_MAX), rng.choice(_DEADLINES_MS)
+        self.settings = replace(self.settings, quality_poll_ms=_LIFT_POLL_MS)
         self.ways = tuple(rng.sample(list(Who), rng.randint(1, len(Who))))
         ways = ", ".join(each.value for each in self.ways)
         self.trace(f"up to {self.places_max} events hang, in {ways}; deadline {self.deadline_ms} ms")
@@ -180,6 +186,8 @@ class HungWorld(World):
 
     def publish(self, topic: int, value: int, skew_ms: int = 0) -> None:
         rng = self.hang_rng
+        if rng.random() < _LIFT_SHARE:
+            self.request_lifts()
         if self.now_ms < self.silent_until_ms and not self.plan.quiet:
             return
         if rng.random() >= self.share or len(self.hung_events) >= self.places_max:
@@ -194,6 +202,12 @@ class HungWorld(World):
         self.silent_until_ms = self.now_ms + rng.choice(_SILENT_MS)
         self.hung_events[place] = event
         self.trace(f"{self.now_ms} it hangs in {event.who.value}" + (f", {event.engine}" if event.who is Who.ONE else ""))
+
+    def request_lifts(self) -> None:
+        """Requests, as a user does, that the quarantine be lifted, if there is one."""
+        for request in rules.lift_requests(HungCalls(self.code_versions, self.decisions())):
+            self.trace(f"{self.now_ms} a user requests {request.fact_name}")
+            self.coordination.client("user").set_fact_once(self.group, request.fact_name, b"")
 
     def advance(self, process: Process) -> str:
         """Trims the input at the worst moment: when a snapshot was just confirmed that may become void."""
@@ -253,13 +267,17 @@ class HungWorld(World):
         super().landed(landed)
 
     def _check_decision(self, decision: Decision, landed: LandedCommit) -> None:
-        """Checks that a decision is the only one about its place, and that starts failed there."""
+        """Checks that a decision is the only one about its place, and that starts failed there, or a user requested it."""
         self.trace(f"{self.now_ms} {landed.client} decides, {decision.number}: {decision.place}")
         others = [each for each in rules.parsed_decisions(landed.progress) if each != decision]
         if any(each.place == decision.place or each.number == decision.number for each in others):
             raise Violation(f"decisions: {landed.client} adds {decision} to {others}")
-        starts = self.starts_hung.get(decision.place, set())
         facts = self.coordination.client("world").facts(self.group)
+        if decision.cause is HangCause.LIFTED:
+            if not any(each.fact_name in facts for each in rules.lift_requests(HungCalls(self.code_versions, tuple(others)))):
+                raise Violation(f"decisions: {landed.client} lifts without a request: {decision} after {others}")
+            return
+        starts = self.starts_hung.get(decision.place, set())
         told = [each for name, each in facts.items() if name.startswith(ATTEMPT_PREFIX)]
         known = {found.start for each in told if (found := CallAttempt.from_bytes(each)) and found.place == decision.place}
         if len(known & starts) < rules.STARTS_MAX:
@@ -327,6 +345,8 @@ def _covered(world: HungWorld) -> Counter[str]:
         {
             ATTEMPTS: world.attempts,
             DECISIONS: len(world.decisions()),
+            LIFTS: sum(each.cause is HangCause.LIFTED for each in world.decisions()),
+            QUARANTINES: len(world.decisions()) >= QUARANTINE_DECISIONS,
             PASSED: world.told(HaEventKind.HUNG_CALL, "another engine has passed it"),
             VOID: world.told(HaEventKind.ROLE_CHANGED, Reason.STATE_VOID.value),
             UNUSED: world.told(HaEventKind.SNAPSHOT_UNUSABLE, "lacks the decision"),

@@ -1,7 +1,8 @@
 """The small core of the simulation with user code: the calls for some events may not end, and the group may decide to refuse these.
 
-The value of an event names its kind. A decided event yields another output than an undecided one, or none. Some events of either
-kind cause no output at all, so that committed sequences do not show who has passed them; later outputs show it.
+The value of an event names its kind. A decided event yields another output than an undecided one, or none; so does any event with
+user code in quarantine. Some events of either kind cause no output at all, so that committed sequences do not show who has passed
+them; later outputs show it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from hotspare.base.call_place import CallPlace, Decision, HangCause
+from hotspare.base.call_place import CallPlace, Decision, HangCause, decisions_left
 from hotspare.rows.batch import RowKind
 from tests.simulation.fast_core import PART_ROWS_MAX, FastCore, FastCores, FastFrozen
 
@@ -47,6 +48,12 @@ class UserCode(Protocol):
 def hung_kind(row: Sequence[int]) -> EventKind:
     """Returns the kind of a row that waits for its turn."""
     return EventKind(row[6] // KIND_VALUES) if row[5] == RowKind.EVENT else EventKind.PLAIN
+
+
+def is_at_or_after(place: CallPlace, other: CallPlace) -> bool:
+    """Whether `place` is in the partition of `other`, and not before it."""
+    is_same = (place.topic, place.partition) == (other.topic, other.partition)
+    return is_same and (place.offset, place.index) >= (other.offset, other.index)
 
 
 def place_of(topic: int, partition: int, offset: int) -> CallPlace:
@@ -102,14 +109,14 @@ class HungCore(FastCore):
         queues = list(self._waiting.values())
         while all(queues):
             earliest = min(queues, key=lambda queue: queue[0])
-            if hung_kind(earliest[0]) is not EventKind.PLAIN:
-                place = place_of(*earliest[0][1:4])
-                if self._would_stop(place) and rows:
-                    yield {name: self.batch_of(name, outputs) for name, outputs in rows.items()}
-                    rows = {}
-                yield from self._until_free(place)
-                if self.code is not None and place not in self._decisions:
-                    self.code.call(place, is_unlimited=place in self._unlimited)
+            if rows and self._stop_at(earliest[0]) is not None:
+                yield {name: self.batch_of(name, outputs) for name, outputs in rows.items()}
+                rows = {}
+            yield from self._until_free(earliest[0])
+            place = place_of(*earliest[0][1:4])
+            is_called = hung_kind(earliest[0]) is not EventKind.PLAIN and not self._is_refused(earliest[0])
+            if self.code is not None and is_called:
+                self.code.call(place, is_unlimited=place in self._unlimited)
             for stream, row in self._process(earliest.popleft()):
                 rows.setdefault(stream, []).append(row)
                 if sum(map(len, rows.values())) == PART_ROWS_MAX:
@@ -118,19 +125,38 @@ class HungCore(FastCore):
         self.is_between_batches = True
         yield {name: self.batch_of(name, outputs) for name, outputs in rows.items()}
 
-    def _would_stop(self, place: CallPlace) -> bool:
-        return place in self._stops - self._unlimited and place not in self._decisions
+    def _stop_at(self, row: tuple[int, ...]) -> CallPlace | None:
+        """Returns the place before which the core stops if `row` is the next one."""
+        before = place_of(*row[1:4])
+        own = (each for each in self._stops - self._unlimited if each not in self._decisions and not self._has_passed(each))
+        return min((each for each in own if is_at_or_after(before, each)), default=None)
 
-    def _until_free(self, place: CallPlace) -> Iterator[Mapping[str, pa.RecordBatch]]:
-        self._waits_at = place
-        while self.stopped_at is not None:
+    def _until_free(self, row: tuple[int, ...]) -> Iterator[Mapping[str, pa.RecordBatch]]:
+        while (place := self._stop_at(row)) is not None:
+            self._waits_at = place
             yield {}
         self._waits_at = None
 
+    def _new_lifts(self, row: tuple[int, ...]) -> list[Decision]:
+        """Returns the decisions that lift a quarantine at `row` or at a missing row before it."""
+        lifts = (each for each in self._decisions.values() if each.cause is HangCause.LIFTED and each not in self.applied)
+        return [each for each in lifts if is_at_or_after(place_of(*row[1:4]), each.place) and not self._has_passed(each.place)]
+
+    def _is_refused(self, row: tuple[int, ...]) -> bool:
+        """Whether the window refuses a row that has user code: by a decision about it, or in quarantine."""
+        causes = [each.cause for each in (*self.applied, *self._new_lifts(row))]
+        return place_of(*row[1:4]) in self._decisions or not decisions_left(causes)
+
+    def _process(self, row: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+        self.applied += self._new_lifts(row)
+        yield from super()._process(row)
+
     def at_event(self, row: tuple[int, ...], ordinals: dict[str, int]) -> Iterator[tuple[str, tuple[int, ...]]]:
         kind, decision = hung_kind(row), self._decisions.get(place_of(*row[1:4]))
+        is_refused = kind is not EventKind.PLAIN and self._is_refused(row)
         if decision is not None:
             self.applied.append(decision)
+        if is_refused:
             if kind is not EventKind.MUTE:
                 yield self._put("q/b", row, ordinals, self.count, _REFUSED)
         elif kind in (EventKind.PLAIN, EventKind.TOLD):

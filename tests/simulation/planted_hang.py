@@ -6,14 +6,14 @@ an engine that restores one notices at once that its state is void.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
-from hotspare.bus.contract import Commit
+from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause, LiftRequest
+from hotspare.bus.contract import Commit, Partition
 from hotspare.ha.core import Core
 from hotspare.ha.effects import joining, perform
 from hotspare.ha.group_state import GroupState, view_of
@@ -76,10 +76,22 @@ def decisions_come_to_the_core_late() -> Iterator[None]:
     def prepare(self: Any, core: Core) -> HungCalls:
         places = rules.places_to_stop_before(self.attempts, self.decisions)
         core.stop_before(places)
-        return HungCalls((), places)
+        return HungCalls(self.versions, places=places)
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(joining._HungCallsRead, "prepare_core", prepare))
         stack.enter_context(patch.object(joining, "refuse_void", lambda core, decisions: None))
         stack.enter_context(patch.object(rules, "void_reason", lambda view: ""))
         yield
+
+
+@planted(groups=Groups.HANGS)
+def lifted_where_engines_have_been() -> Any:
+    """A quarantine is lifted at a position that the active engine has passed."""
+    right = rules.lift_place
+
+    def behind(request: LiftRequest, before: Mapping[Partition, int], now: Mapping[Partition, int]) -> CallPlace | None:
+        place = right(request, before, now)
+        return None if place is None else replace(place, offset=max(0, before[Partition(place.topic, place.partition)] - 3))
+
+    return patch.object(rules, "lift_place", behind)

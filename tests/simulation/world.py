@@ -128,7 +128,7 @@ class World:
     """Whether a snapshot has just been persisted: the worst moment for all engines to die and be restored from it."""
     told_to_go_on: set[str] = field(default_factory=set)
     """Doors of engines that took over though they differ, because no other could and `on_divergence` allows it."""
-    has_user_code: ClassVar[bool] = False
+    code_versions: ClassVar[Mapping[str, str]] = {}
     coordination_kinds: ClassVar[Mapping[str, CallKind]] = COORDINATION
     """The calls to coordination that take time."""
 
@@ -217,7 +217,7 @@ class World:
         )
         settings = replace(self.settings, recent_span_us=self.lasting.recent.get(name, 0))
         cores = self.cores.get(name, self.kit.cores)
-        definition = GroupDefinition(self.group, self.topics, self.identity, cores, settings, self.has_user_code)
+        definition = GroupDefinition(self.group, self.topics, self.identity, cores, settings, self.code_versions)
         process = Process(
             name,
             life,

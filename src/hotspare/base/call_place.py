@@ -2,7 +2,9 @@
 
     attempt    one start of an engine that was ended because a call used too much processor time or memory; a fact of the group
                in coordination, which counts starts and decides nothing
-    decision   the group's agreement that a window refuses what one position causes in it; committed on the bus with progress
+    decision   the group's agreement that a window refuses what one position causes in it; committed on the bus with progress.
+               After three of them the window is in quarantine: it refuses everything, until a decision of another kind, at a
+               place that the group chooses on request, lifts the quarantine
 
 Both name topics, not their indexes in a project, since projects are upgraded.
 """
@@ -10,22 +12,41 @@ Both name topics, not their indexes in a project, since projects are upgraded.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, astuple, dataclass
 from enum import StrEnum
 from typing import Any
 
 ATTEMPT_PREFIX = "hang/"
 """The prefix of the names of facts with attempts."""
+LIFT_PREFIX = "lift/"
+"""The prefix of the names of facts with requests to lift a quarantine."""
+
+
+QUARANTINE_DECISIONS = 3
+"""The number of decisions about a window after which it refuses every event."""
+BEFORE_EVENTS = -1
+"""The index of a place before all events of its message."""
 
 
 class HangCause(StrEnum):
-    """Why a call did not end: the limit that it exceeded, or a crash of its process."""
+    """Why a decision was made: the limit that a call exceeded, a crash of its process, or a request."""
 
     DEADLINE = "deadline"
     MEMORY = "memory"
     CRASH = "crash"
     """A signal of the process's own, such as SIGSEGV, ended it within the call."""
+    LIFTED = "lifted"
+    """None of these: a user requested that the window's quarantine end. The index of the place is BEFORE_EVENTS."""
+
+
+def decisions_left(causes: Iterable[HangCause]) -> int:
+    """Returns the number of decisions, 0 to QUARANTINE_DECISIONS, that a window is from its quarantine; 0: it is in quarantine.
+    `causes`: those of all decisions about the window, in their order."""
+    counted = 0
+    for cause in causes:
+        counted = 0 if cause is HangCause.LIFTED else counted + 1
+    return max(0, QUARANTINE_DECISIONS - counted)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -46,7 +67,8 @@ class CallPlace:
 
     def __str__(self) -> str:
         message = f"the message at offset {self.offset} of {self.topic}, partition {self.partition}"
-        return f"window {self.window}, event {self.index} of {message}"
+        event = "" if self.index == BEFORE_EVENTS else f"event {self.index} of "
+        return f"window {self.window}, {event}{message}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +119,30 @@ class Decision:
         """Returns the form in which decisions are stored: the fields of the place, the cause, the number."""
         return [*astuple(self.place), self.cause.value, self.number]
 
+    @property
+    def sentence(self) -> str:
+        what = f"the window refuses what did not end ({self.cause.value}):"
+        if self.cause is HangCause.LIFTED:
+            what = "the quarantine is lifted, from here on:"
+        return f"decision {self.number} of the group: {what} {self.place}"
+
     @classmethod
     def from_list(cls, stored: Sequence[Any]) -> Decision:
         """Parses the form of `to_list`. Raises ValueError or TypeError."""
         topic, partition, offset, index, window, version, cause, number = stored
         place = CallPlace(str(topic), int(partition), int(offset), int(index), str(window), str(version))
         return cls(place, HangCause(cause), int(number))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class LiftRequest:
+    """A user's request to lift the quarantine of a window; a fact of the group without a value. `number`: that of the newest
+    decision about the window. So a request never lifts a later quarantine."""
+
+    window: str
+    version: str
+    number: int
+
+    @property
+    def fact_name(self) -> str:
+        return f"{LIFT_PREFIX}{self.window}/{self.version}/{self.number}"

@@ -26,7 +26,7 @@ from hotspare.telemetry.secrets import masked
 GROUPS: dict[str, tuple[str, ...]] = {
     "Run": ("run", "start", "stop"),
     "Data": ("publish", "subscribe", "adapter", "topics"),
-    "Operate": ("status", "switchover", "quality", "persist", "restore", "upgrade", "state", "reset"),
+    "Operate": ("status", "switchover", "quality", "quarantine", "persist", "restore", "upgrade", "state", "reset"),
     "Develop": ("init", "validate", "assess", "replay", "trace", "demo", "dev"),
 }
 """The headings of the help, each with its commands."""

@@ -3,13 +3,12 @@ call of user code did not end, or if the engine itself fails there (`flow.poison
 
 A decision is applied at the first row of its partition at or after its position. The state lists the decisions that it applied, in
 that order; two states with equal lists and equal rows behind them are equal, however the rows were cut. After three decisions about
-a window its code is not called any more, and all its further rows are bad events. A window that an upgrade changed is another one:
-decisions about what it was do not count.
+a window its code is not called any more, and all its further rows are bad events, until a decision lifts this quarantine. A window
+that an upgrade changed is another one: decisions about what it was do not count.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,20 +16,18 @@ import numpy as np
 import pyarrow as pa
 
 from hotspare.base.call_board import CallSlot
-from hotspare.base.call_place import CallPlace, Decision, HangCause
+from hotspare.base.call_place import CallPlace, Decision, HangCause, decisions_left
 from hotspare.flow.plan import Node, Plan
 from hotspare.flow.poison import Poison
 from hotspare.flow.project_state import PartitionKey, State
 from hotspare.model.events import Opcode
 from hotspare.rows.bad_reasons import BadReason
 from hotspare.rows.chunk import NO_BOARD, NO_END, Chunk, Int64s, Positions, Timeline
-from hotspare.rows.ordering import row_at
+from hotspare.rows.ordering import first_row_from, row_at
 from hotspare.rows.refusals import NO_BAD_EVENTS, BadEvents, Refusals
 from hotspare.table.strings import StringTable
 from hotspare.windows.shared.keyed import bad_events
 
-QUARANTINE_DECISIONS = 3
-"""The number of decisions about a window after which it refuses every event."""
 _REASON = {
     HangCause.DEADLINE: BadReason.CODE_DEADLINE,
     HangCause.MEMORY: BadReason.CODE_MEMORY,
@@ -39,6 +36,7 @@ _REASON = {
 _REASONS = (*_REASON.values(), BadReason.CODE_QUARANTINED, BadReason.POISON)
 _CAUSES = [(str(reason), reason.sentence) for reason in _REASONS]
 _QUARANTINED, _POISON = (_REASONS.index(reason) for reason in (BadReason.CODE_QUARANTINED, BadReason.POISON))
+_NOT_REFUSED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +73,20 @@ class CodeCalls:
 
 @dataclass(frozen=True, slots=True)
 class RefusedRanks:
-    """The ranks of a step that one window refuses: `ranks`, ascending, each with a number in _REASONS; and all from `quarantine`
-    on."""
+    """The rows of a step that one window refuses. `reasons`: by rank, a number in _REASONS, or _NOT_REFUSED."""
 
-    ranks: Int64s
     reasons: Int64s
-    quarantine: int
+
+    @classmethod
+    def none_of(cls, rows: int) -> RefusedRanks:
+        """Returns the refusals of a step of `rows` rows in which none is refused."""
+        return cls(np.full(rows, _NOT_REFUSED, np.int64))
 
     def with_poison(self, rank: int) -> RefusedRanks:
-        """Returns these ranks and `rank`, on which the engine fails."""
-        if rank >= self.quarantine or rank in self.ranks:
-            return self
-        at = int(np.searchsorted(self.ranks, rank))
-        return replace(self, ranks=np.insert(self.ranks, at, rank), reasons=np.insert(self.reasons, at, _POISON))
+        """Returns these refusals and that of the row at `rank`, on which the engine fails."""
+        reasons = self.reasons.copy()
+        _replace_from(reasons[: rank + 1], rank, _NOT_REFUSED, _POISON)
+        return RefusedRanks(reasons)
 
     def without_refused(
         self, node: Node, inputs: Sequence[Chunk | None], strings: StringTable
@@ -104,7 +103,7 @@ class RefusedRanks:
             others = np.setdiff1d(np.arange(len(chunk)), refused, assume_unique=True)
             kept.append(chunk.copied_rows(others) if len(others) else None)
             told = np.setdiff1d(refused, np.flatnonzero(chunk.opcode == Opcode.UPDATE_BLOCK) + 1, assume_unique=True)
-            bad += bad_events(Refusals.from_causes(told, self._reasons_at(chunk.rank[told]), _CAUSES), chunk, schema, strings)
+            bad += bad_events(Refusals.from_causes(told, self.reasons[chunk.rank[told]], _CAUSES), chunk, schema, strings)
         return kept, bad.by_rank().of_window(node.window) if len(bad) else bad
 
     def without_beats(self, node: Node, timeline: Timeline) -> tuple[Timeline, BadEvents]:
@@ -120,25 +119,17 @@ class RefusedRanks:
             told.update(beats[refused].tolist())
         if is_end_refused and (clock.has_ticks or clock.has_event_time):
             told.add(end)
-        ranks = np.array(sorted(told.intersection(self.ranks.tolist())), np.int64)
+        ranks = np.array(sorted(told), np.int64)
+        ranks = ranks[self.reasons[ranks] != _QUARANTINED]
         bad = NO_BAD_EVENTS
         if len(ranks):
-            refusals = Refusals.from_causes(ranks, self._reasons_at(ranks), _CAUSES)
+            refusals = Refusals.from_causes(ranks, self.reasons[ranks], _CAUSES)
             bad = BadEvents(ranks, (refusals.reason, refusals.message, pa.repeat("", len(ranks)))).of_window(node.window)
         return replace(timeline, heartbeat_rank=np.delete(beats, refused), end_rank=NO_END if is_end_refused else end), bad
 
     def _rows_in(self, ranks: Int64s) -> Int64s:
         """Returns the indexes in `ranks` of those that the window refuses."""
-        return np.flatnonzero(np.isin(ranks, self.ranks) | (ranks >= self.quarantine))
-
-    def _reasons_at(self, ranks: Int64s) -> Int64s:
-        """Returns the number of the reason for each of these refused ranks."""
-        found = np.full(len(ranks), _QUARANTINED, np.int64)
-        if len(self.ranks):
-            at = np.minimum(np.searchsorted(self.ranks, ranks), len(self.ranks) - 1)
-            is_decided = self.ranks[at] == ranks
-            found[is_decided] = self.reasons[at[is_decided]]
-        return found
+        return np.flatnonzero(self.reasons[ranks] != _NOT_REFUSED)
 
 
 NO_DECISIONS = CodeCalls()
@@ -151,17 +142,20 @@ def decisions_in_step(
     if not calls.decisions and not state.decisions and not calls.failed:
         return (), {}
     passes = sorted(_passes(state, calls, positions), key=lambda each: (each.rank, each.decision.number))
-    counts = Counter(node for each in state.decisions if (node := plan.node_of(each.place)) is not None)
-    refused = {node: RefusedRanks(_NO_RANKS, _NO_RANKS, 0) for node in sorted(counts) if counts[node] >= QUARANTINE_DECISIONS}
-    for node in dict.fromkeys(plan.node_of(each.decision.place) for each in passes):
-        if node is not None and node not in refused:
-            own = [each for each in passes if plan.node_of(each.decision.place) == node]
-            refused[node] = _refused(own, QUARANTINE_DECISIONS - counts[node], len(positions.topics))
+    rows = len(positions.topics)
+    before, new = dict[int, list[HangCause]](), dict[int, list[_Pass]]()
+    for decision in state.decisions:
+        if (node := plan.node_of(decision.place)) is not None:
+            before.setdefault(node, []).append(decision.cause)
+    for each in passes:
+        if (node := plan.node_of(each.decision.place)) is not None:
+            new.setdefault(node, []).append(each)
+    nodes = {node for node, causes in before.items() if not decisions_left(causes)} | new.keys()
+    refused = {node: _refused(before.get(node, []), new.get(node, []), rows) for node in sorted(nodes)}
     for poison in calls.failed:
         rank = row_at(positions, *poison.position)
         if poison.node is not None and rank >= 0:
-            others = refused.get(poison.node, RefusedRanks(_NO_RANKS, _NO_RANKS, len(positions.topics)))
-            refused[poison.node] = others.with_poison(rank)
+            refused[poison.node] = refused.get(poison.node, RefusedRanks.none_of(rows)).with_poison(rank)
     return tuple(each.decision for each in passes), refused
 
 
@@ -175,31 +169,36 @@ class _Pass:
 
 
 def _passes(state: State, calls: CodeCalls, positions: Positions) -> Iterator[_Pass]:
-    topics, partitions, offsets, indexes = positions
     applied = {each.place for each in state.decisions}
     for decision in calls.decisions:
         place = decision.place
         key = calls.partition_of(place)
         if key is None or place in applied or calls.is_passed(place, state):
             continue
-        is_after = (offsets > place.offset) | ((offsets == place.offset) & (indexes >= place.index))
-        rows = np.flatnonzero((topics == key[0]) & (partitions == key[1]) & is_after)
-        if len(rows):
-            rank = int(rows[0])
-            yield _Pass(decision, rank, (offsets.item(rank), indexes.item(rank)) == (place.offset, place.index))
+        rank = first_row_from(positions, *key, place.offset, place.index)
+        if rank >= 0:
+            is_exact = (positions.offsets.item(rank), positions.indexes.item(rank)) == (place.offset, place.index)
+            yield _Pass(decision, rank, is_exact)
 
 
-def _refused(passes: Sequence[_Pass], until_quarantine: int, rows: int) -> RefusedRanks:
-    """Returns what a window refuses. `passes`: decisions about it, by rank; after `until_quarantine` of them it refuses all rows of
-    the step, which has `rows` rows."""
-    quarantine = rows
-    if len(passes) >= until_quarantine:
-        last = passes[until_quarantine - 1]
-        quarantine = last.rank + 1 if last.is_exact else last.rank
-    counted = reversed(passes[:until_quarantine])  # of several at one position the first gives the reason
-    reasons = {each.rank: _REASONS.index(_REASON[each.decision.cause]) for each in counted if each.is_exact}
-    ranks = np.array(sorted(reasons), np.int64)
-    return RefusedRanks(ranks, np.array([reasons[rank] for rank in ranks.tolist()], np.int64), quarantine)
+def _refused(before: Sequence[HangCause], passes: Sequence[_Pass], rows: int) -> RefusedRanks:
+    """Returns what a window refuses in a step of `rows` rows. `before`: the causes of earlier decisions about it; `passes`: the
+    decisions of this step, by rank."""
+    reasons, causes = np.full(rows, _NOT_REFUSED if decisions_left(before) else _QUARANTINED, np.int64), list(before)
+    for each in passes:
+        cause, was_left = each.decision.cause, decisions_left(causes)
+        causes.append(cause)
+        if cause is HangCause.LIFTED:
+            _replace_from(reasons, each.rank, _QUARANTINED, _NOT_REFUSED)
+        elif was_left:
+            if each.is_exact:  # of several at one position the first gives the reason
+                _replace_from(reasons[: each.rank + 1], each.rank, _NOT_REFUSED, _REASONS.index(_REASON[cause]))
+            if not decisions_left(causes):
+                _replace_from(reasons, each.rank, _NOT_REFUSED, _QUARANTINED)
+    return RefusedRanks(reasons)
 
 
-_NO_RANKS: Int64s = np.empty(0, np.int64)
+def _replace_from(reasons: Int64s, rank: int, old: int, new: int) -> None:
+    """Replaces `old` by `new` in the reasons from `rank` on."""
+    rest = reasons[rank:]
+    rest[rest == old] = new

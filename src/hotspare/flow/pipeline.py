@@ -24,7 +24,7 @@ from hotspare.flow.step import fresh_state, step
 from hotspare.rows.batch import TRACE_PREFIX, decoded_schema
 from hotspare.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.rows.merged import MergedRows
-from hotspare.rows.ordering import row_at
+from hotspare.rows.ordering import first_row_from, row_at
 from hotspare.rows.partition_clock import Belief
 from hotspare.table.memory import NO_BUDGET, PageCache
 
@@ -203,18 +203,24 @@ class Pipeline:
             self._calls.slot.lift_limits()
             return 1
         self._calls.slot.restore_limits()
-        ends = [row for row in (alone, self._first_row(batch, self._open_stops)) if row >= 0]
-        return min(ends, default=batch.num_rows)
+        stops = (self._stop_row(batch, place) for place in self._open_stops)
+        return min((row for row in (alone, *stops) if row >= 0), default=batch.num_rows)
 
     @property
     def _open_stops(self) -> frozenset[CallPlace]:
-        """The places before which the core stops now: undecided, and not to be passed."""
+        """The places before which the core stops now: ahead of the state, undecided, and not to be passed."""
         decided = {each.place for each in self._calls.decisions}
-        return self._stops - decided - self._unlimited
+        open_stops = self._stops - decided - self._unlimited
+        return frozenset(each for each in open_stops if not self._calls.is_passed(each, self._state))
 
     def _stop_at(self, row: MergedRows) -> CallPlace | None:
         """Returns the place before which the core stops if `row` is the next one; None if it does not stop."""
-        return next((place for place in sorted(self._open_stops) if self._first_row(row, (place,)) == 0), None)
+        return next((place for place in sorted(self._open_stops) if self._stop_row(row, place) == 0), None)
+
+    def _stop_row(self, rows: MergedRows, place: CallPlace) -> int:
+        """Returns the number of the first row at or after `place`; -1 without one."""
+        key = self._calls.partition_of(place)
+        return -1 if key is None else first_row_from(rows.positions, *key, place.offset, place.index)
 
     def _first_row(self, rows: MergedRows, places: Collection[CallPlace]) -> int:
         """Returns the number of the first row that is at one of the places; -1 if none is."""

@@ -189,6 +189,12 @@ class Plan:
         windows = (w for w in self.resolved.windows if any(True for _ in type_of(w.window).scripts(w.window)))
         return frozenset(self.window_nodes[str(w.id)] for w in windows)
 
+    @property
+    def code_versions(self) -> Mapping[str, str]:
+        """The version (`window_versions`) of each window that calls user code, by window."""
+        windows = (self.nodes[i].window for i in sorted(self.code_nodes))
+        return {window: self.window_versions[window] for window in windows}
+
     def head_chain(self, topic: int) -> Chain | None:
         """Returns the operators that the head runs on the events of topic number `topic`; None if the head only decodes them."""
         operators = [node.operator for node in self.nodes if node.in_head and node.operator.id in self.head_chains[topic]]

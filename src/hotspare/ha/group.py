@@ -16,7 +16,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +57,8 @@ class GroupDefinition:
     project: ProjectIdentity
     cores: CoreFactory
     settings: GroupSettings
-    has_user_code: bool = False
-    """Whether calls of user code may hang: then attempts and decisions are read."""
+    code_versions: Mapping[str, str] = field(default_factory=dict)
+    """The version of each window with user code, whose calls may hang: then attempts and decisions are read."""
 
     def __post_init__(self) -> None:
         if own_partition(self.group) != self.topics.shard.number:
@@ -102,7 +102,7 @@ class GroupEngine:
             cores=definition.cores,
             settings=definition.settings,
             ports=ports,
-            has_user_code=definition.has_user_code,
+            code_versions=definition.code_versions,
         )
         joined = yield from joining.steps()
         state = self._new_state(joined)
@@ -150,7 +150,6 @@ class GroupEngine:
             projects=joined.projects,
             warming=joined.warming,
             hung_calls=joined.hung_calls,
-            has_user_code=definition.has_user_code,
         )
         for name, mark in bases.items():
             is_shift_unknown = joined.numbering.by_stream.get(name, 0) is None

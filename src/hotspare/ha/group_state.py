@@ -183,8 +183,6 @@ class GroupState:
     projects: facts.Projects = field(default_factory=facts.Projects)
     warming: facts.Warming | None = None
     """The progress of an engine that makes its state from recent input; None for any other."""
-    has_user_code: bool = False
-    """Whether calls of user code may hang (`GroupDefinition.has_user_code`)."""
     hung_calls: facts.HungCalls = field(default_factory=facts.HungCalls)
     streams: dict[str, facts.StreamFacts] = field(init=False)
     """The facts of every output stream."""
@@ -299,7 +297,6 @@ def view_of(state: GroupState, ports: Ports) -> View:
         projects=state.projects,
         warming=state.warming,
         hung_calls=state.hung_calls,
-        has_user_code=state.has_user_code,
         peer=ports.peers.status(),
         core=CoreView(
             state.order,

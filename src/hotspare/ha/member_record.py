@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 
+from hotspare.base.call_place import HangCause, LiftRequest
 from hotspare.coordination.contract import Member
 from hotspare.ha.group_state import GroupState, stream_views
 from hotspare.ha.outputs.held import HeldStream
 from hotspare.ha.ports import ConnectorFacts
-from hotspare.ha.rules import membership
+from hotspare.ha.rules import hung_calls, membership
 from hotspare.ha.rules.commit_budget import CommitSizes
 from hotspare.ha.rules.facts import Difference, OtherMember
 from hotspare.ha.rules.holding import has_missing_outputs
@@ -33,6 +34,9 @@ _MEMORY_BY_WINDOW = "memory_by_window"
 CONNECTORS = "connectors"
 """The key of the connectors in a description: by name, state, rows, last error, and milliseconds until a failed connector is
 retried."""
+QUARANTINED = "quarantined"
+"""The key of the windows in quarantine in a description: for each, the request that would lift its quarantine. A lifted one is
+left out once the engine has passed the place."""
 _CONNECTORS_MAX, _BAD_MAX, _ERROR_LENGTH_MAX = 100, 50, 500
 TROUBLE_MS = 60_000
 """The time for which an engine shows the last failure of bus or coordination in its description."""
@@ -71,6 +75,7 @@ def member_of(state: GroupState, now_ms: int, connectors: Mapping[str, Connector
         "snapshots_refused": _json(state.snapshots.refused),
         "trouble": state.contacts.trouble if now_ms - state.contacts.trouble_ms < TROUBLE_MS else "",
         "trouble_age_ms": str(now_ms - state.contacts.trouble_ms),
+        QUARANTINED: _json([astuple(each) for each in _quarantines(state)]),
         "bad_events": _json(state.bad_counts.largest(_BAD_MAX)),
         "unknown_members": _json(state.unknown_counts.largest(_BAD_MAX)),
         CONNECTORS: _json(_connectors(connectors)),
@@ -113,6 +118,26 @@ def memory_by_window(member: Member) -> dict[str, dict[str, int]]:
         found = json.loads(member.detail.get(_MEMORY_BY_WINDOW, "{}"))
         return {str(name): {str(what): int(size) for what, size in sizes.items()} for name, sizes in found.items()}
     return {}
+
+
+def _quarantines(state: GroupState) -> tuple[LiftRequest, ...]:
+    """Returns the requests that would lift the quarantines in which windows are at this engine's position."""
+    offsets = {(each.topic, each.number): state.core.next_offsets.get((i, each.number), 0) for i, each in state.topics.partitions}
+    known = state.hung_calls
+    passed = (
+        each
+        for each in known.decisions
+        if each.cause is not HangCause.LIFTED or each.place.offset < offsets.get((each.place.topic, each.place.partition), 0)
+    )
+    return hung_calls.lift_requests(replace(known, decisions=tuple(passed))) if known.decisions else ()
+
+
+def lifts_of(member: Member) -> tuple[LiftRequest, ...]:
+    """Returns the requests that would lift the quarantines that a member reports; empty if unreported or invalid."""
+    with contextlib.suppress(ValueError, TypeError):
+        found = json.loads(member.detail.get(QUARANTINED, "[]"))
+        return tuple(LiftRequest(str(window), str(version), int(number)) for window, version, number in found)
+    return ()
 
 
 def _persisting(state: GroupState) -> tuple[int, str] | None:

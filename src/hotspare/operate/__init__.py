@@ -6,6 +6,7 @@ __all__ = [
     "inbound",
     "orders",
     "persist",
+    "quarantine",
     "report",
     "reset",
     "row_files",

@@ -16,6 +16,7 @@
                  "progress": [{"stream", "sequence", "digest", "epoch"}],
                  "hung_calls": [{"window", "topic", "partition", "offset", "index", "cause", "starts", "engines", "used_ms",
                                  "decision"}],
+                 "quarantined": [WINDOW],
                  "newest_snapshot": {"engine", "order", "age_ms"},
                  "snapshots": [{"name", "engine", "status", "order", "bytes_total", "written_time_us"}],
                  "store_failure"}]}
@@ -33,6 +34,7 @@ Digests are 16 hexadecimal digits; other quantities are numbers. A value that is
 | `hung_calls[].starts`, `engines` | how many starts of engines ended there, and which engines these were |
 | `hung_calls[].cause`, `used_ms` | `deadline`, `memory` or `crash`, and the processor time of the longest such call |
 | `hung_calls[].decision` | the number of the decision that the window refuses what the event causes; null while undecided |
+| `quarantined` | the windows that refuse every event after three such decisions (`hotspare quarantine`) |
 | `newest_snapshot` | the newest that may be restored, with the engine that wrote it |
 | `snapshots[].status` | `candidate`, `confirmed` (may be restored) or `damaged` |
 | `snapshots[].order` | the sum of the input positions; so a newer snapshot has a greater one |
@@ -78,7 +80,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from hotspare.base.call_place import Decision
+from hotspare.base.call_place import Decision, HangCause
 from hotspare.base.errors import BusError, HotspareError, StoreError
 from hotspare.bus.contract import Bus, Partition
 from hotspare.bus.naming import whole_group
@@ -90,6 +92,7 @@ from hotspare.ha.member_record import CONNECTORS
 from hotspare.ha.rules.hung_calls import parsed_decisions
 from hotspare.ha.rules.project_changes import is_stream_record
 from hotspare.operate.groups import GroupSources, has_sign_of_life, is_running
+from hotspare.operate.quarantine import windows_in_quarantine
 from hotspare.stores.contract import SnapshotInfo, SnapshotStatus, Store
 from hotspare.telemetry.secrets import masked
 
@@ -122,6 +125,7 @@ def group_document(sources: GroupSources, group: str) -> Document:
         "persisted": _persisted(sources.coordination, group),
         "progress": _progress(sources.bus, group),
         "hung_calls": _hung_calls(sources, group),
+        "quarantined": [each.window for each in windows_in_quarantine(members, leader.holder)],
         "newest_snapshot": _newest(snapshots),
         "snapshots": [_snapshot(info) for info in snapshots],
         "store_failure": store_failure,
@@ -286,7 +290,7 @@ def _hung_calls(sources: GroupSources, group: str) -> list[Document]:
     numbers = {each.place: each.number for each in decisions}
     causes = {each.place: each.cause.value for each in attempts} | {each.place: each.cause.value for each in decisions}
     found = []
-    for place in sorted(causes):
+    for place in sorted(place for place, cause in causes.items() if cause != HangCause.LIFTED):
         own = [each for each in attempts if each.place == place]
         known = {"starts": len({each.start for each in own}), "engines": sorted({each.engine for each in own})}
         known |= {"used_ms": max((each.used_ms for each in own), default=None), "decision": numbers.get(place)}

@@ -62,3 +62,11 @@ def row_at(positions: Positions, *wanted: int) -> int:
     """Returns the number of the row at a position: topic index, partition, offset and index; -1 if no row is there."""
     found = np.flatnonzero(np.logical_and.reduce([column == value for column, value in zip(positions, wanted, strict=True)]))
     return int(found[0]) if len(found) else -1
+
+
+def first_row_from(positions: Positions, topic: int, partition: int, offset: int, index: int) -> int:
+    """Returns the number of the first row of a partition at or after an offset and index; -1 if there is none."""
+    topics, partitions, offsets, indexes = positions
+    is_after = (offsets > offset) | ((offsets == offset) & (indexes >= index))
+    found = np.flatnonzero((topics == topic) & (partitions == partition) & is_after)
+    return int(found[0]) if len(found) else -1

@@ -20,6 +20,7 @@ from hotspare.cli.looking.screen import (
     bad_events_text,
     decided_call_lines,
     oversized_lines,
+    quarantine_lines,
     snapshot_failure_line,
     snapshots_refused,
     stall_lines,
@@ -40,7 +41,8 @@ def group_details(group: Document, columns: int) -> Iterator[str]:
     """Yields the lines of one group. A text that is longer than the screen continues on the next line, indented."""
     active = f"active {group['active'] or 'nobody'}{_lease(group)}"
     yield from wrap_lines(f"group {group['group']}: epoch {group['epoch']}, {active}", columns)
-    for line in (*switchover_lines(group), *undecided_call_lines(group), *decided_call_lines(group)):
+    calls = (*undecided_call_lines(group), *decided_call_lines(group), *quarantine_lines(group))
+    for line in (*switchover_lines(group), *calls):
         yield from wrap_lines(line, columns)
     for engine in group["engines"]:
         yield from _block(f"engine {engine['engine']}", _engine_facts(engine), columns)

@@ -99,6 +99,11 @@ def decided_call_lines(group: Document) -> list[str]:
     return [f"{_hung_call(each)}: the window refuses it (decision {each['decision']})" for each in decided]
 
 
+def quarantine_lines(group: Document) -> list[str]:
+    """Returns a line for each window in quarantine."""
+    return [f"the code of window {window} gets no events: it is in quarantine" for window in group["quarantined"]]
+
+
 def _hung_call(call: Document) -> str:
     event = f"event {call['index']} at offset {call['offset']} of {call['topic']}, partition {call['partition']}"
     return f"user code of window {call['window']}, {event}"
@@ -117,6 +122,7 @@ def _troubles(group: Document) -> Iterator[str]:
     if group["store_failure"] is not None:
         yield store_failure_line(group)
     yield from undecided_call_lines(group)
+    yield from quarantine_lines(group)
     for engine in group["engines"]:
         if engine["ended_because"]:
             yield f"{engine['engine']} ended: {engine['ended_because']}"

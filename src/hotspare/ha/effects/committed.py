@@ -64,9 +64,9 @@ def record_decisions(state: GroupState, ports: Ports, progress: Mapping[str, Pro
     if len(known) > len(state.hung_calls.decisions):
         state.hung_calls = replace(state.hung_calls, decisions=tuple(known[number] for number in sorted(known)))
         state.core.set_decisions(state.hung_calls.decisions)
-        newest = state.hung_calls.decisions[-1]
-        sentence = f"decision {newest.number} of the group: it refuses what did not end ({newest.cause.value}): {newest.place}"
+        sentence = state.hung_calls.decisions[-1].sentence
         ports.report(HaEvent(HaEventKind.HUNG_CALL, state.group, state.engine, sentence))
+        recording.refresh_member_soon(state)
 
 
 def reconcile_held_outputs(state: GroupState, ports: Ports) -> None:

@@ -102,6 +102,7 @@ class _HungCallsRead:
     attempts: Sequence[CallAttempt] = ()
     decisions: tuple[Decision, ...] = ()
     policy: EventPolicy = EventPolicy.BAD_EVENT
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     def prepare_core(self, core: Core) -> HungCalls:
         """Makes the core apply the decisions and stop before undecided places; returns both."""
@@ -110,9 +111,9 @@ class _HungCallsRead:
             core.set_decisions(self.decisions)
         if places:
             core.stop_before(places)
-        if calls := hung_rules.calls_to_divide(self.attempts, self.decisions):
+        if calls := hung_rules.calls_to_divide(self.attempts):
             core.row_by_row(calls)
-        return HungCalls(self.decisions, places, policy=self.policy)
+        return HungCalls(self.versions, self.decisions, places, policy=self.policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class JoinProcedure:
     cores: CoreFactory
     settings: GroupSettings
     ports: Ports
-    has_user_code: bool = False
+    code_versions: Mapping[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     """Sentences on snapshots that could not be used, in the order found."""
 
@@ -189,7 +190,7 @@ class JoinProcedure:
         agree_on_skew(self.ports.coordination, self.group, self.settings.skew_max_ms)
         yield "agree on the first offsets"
         origin = agree_on_origin(self.ports.bus, self.ports.coordination, self.group, self.topics)
-        read = (yield from self._hung_calls()) if self.has_user_code else _HungCallsRead()
+        read = (yield from self._hung_calls()) if self.code_versions else _HungCallsRead()
         recent = (yield from self._recent_offsets(known, origin, read)) if self.settings.recent_span_us else None
         if recent is None or recent.complete_us is None:
             core, restored_from, numbering = yield from self._state(version, read.decisions)
@@ -220,7 +221,8 @@ class JoinProcedure:
         yield "read which calls of user code did not end"
         attempts = read_attempts(self.ports.coordination, self.group)
         yield "read the decisions about such calls"
-        return _HungCallsRead(attempts, hung_rules.parsed_decisions(self.ports.bus.progress(self.group)), policy)
+        decisions = hung_rules.parsed_decisions(self.ports.bus.progress(self.group))
+        return _HungCallsRead(attempts, decisions, policy, self.code_versions)
 
     def _recent_offsets(
         self, known: Agreement, origin: Mapping[tuple[str, int], int], read: _HungCallsRead

@@ -35,6 +35,7 @@ from hotspare.ha.effects import (
     trimming,
     warming,
 )
+from hotspare.ha.effects.hung_calls import lift_quarantines
 from hotspare.ha.effects.upgrading import current_agreement
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.group_state import GroupState, stream_views
@@ -504,6 +505,7 @@ PERFORMERS: dict[type[do.HaAction], Callable[[Any, GroupState, Ports], None]] = 
     do.CheckInbound: _check_inbound,
     do.TrimBus: _trim_bus,
     do.ReadQualities: _read_qualities,
+    do.LiftQuarantines: lift_quarantines,
     do.ReadProjects: _read_projects,
     do.ReadProgress: _read_progress,
     do.TakeSnapshot: _take_snapshot,

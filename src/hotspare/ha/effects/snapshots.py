@@ -226,7 +226,7 @@ def _record_confirmed(state: GroupState, ports: Ports, candidate: Candidate) -> 
     state.snapshots = rules.after_confirming(
         state.snapshots, candidate, state.engine, ports.clock_ms(), ports.wall_us() // 1_000, state.intake.events_taken
     )
-    if not state.has_user_code:
+    if not state.hung_calls.has_user_code:
         _start_store_job(
             state, ports, StoreJobKind.TIDY, candidate, lambda store, _: _tidy(store, ports.bus, group, candidate, confirmed_max)
         )

@@ -168,6 +168,10 @@ class ReadQualities(HaAction):
     template = "reads the qualities of service"
 
 
+class LiftQuarantines(HaAction):
+    template = "looks for requests to lift a quarantine"
+
+
 class ReadProjects(HaAction):
     template = "reads which projects the group runs"
 

@@ -236,6 +236,7 @@ def _standby(view: View) -> Iterator[Duty]:
     yield from _ticks(view)
     yield from _read_progress(view)
     yield from _pass_place(view)
+    yield from _lift_quarantines(view)
     yield from snapshots.candidate_duties(view)
     yield from persisting.duties(view)
     yield from snapshots.snapshot_duties(view)
@@ -296,6 +297,16 @@ def _read_progress(view: View) -> Iterator[Duty]:
 def _pass_place(view: View) -> Iterator[Duty]:
     if hung_calls.may_pass(view):
         yield Duty(0, do.PassPlace())
+
+
+def _lift_quarantines(view: View) -> Iterator[Duty]:
+    """An active engine looks for requests while a window is in quarantine; any other drops the places that it chose."""
+    if view.role_state.role is not Role.ACTIVE:
+        if hung_calls.chosen_lifts(view.hung_calls):
+            yield Duty(0, do.LiftQuarantines())
+    elif hung_calls.lift_requests(view.hung_calls):
+        due_ms = view.last_runs.lifts_read_ms + view.settings.quality_poll_ms
+        yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.LiftQuarantines())
 
 
 def _check_inbound(view: View) -> Iterator[Duty]:
@@ -394,6 +405,7 @@ def _active(view: View) -> Iterator[Duty]:
     yield from _check_inbound(view)
     yield from _trim_bus(view)
     yield from _read_qualities(view)
+    yield from _lift_quarantines(view)
     yield from two_projects.project_read_duties(view)
     yield from snapshots.candidate_duties(view)
     yield from persisting.duties(view)

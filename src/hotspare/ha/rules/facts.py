@@ -14,7 +14,7 @@ from enum import Enum
 from hotspare.base.call_place import CallPlace, Decision, HangCause
 from hotspare.base.choices import EventPolicy
 from hotspare.base.inbound_role import InboundRole
-from hotspare.bus.contract import OutputId, Progress
+from hotspare.bus.contract import OutputId, Partition, Progress
 from hotspare.coordination.contract import Leader
 from hotspare.ha.calls.store_jobs import Candidate
 from hotspare.ha.rules.commit_budget import CommitSizes
@@ -269,6 +269,7 @@ class LastRuns:
     qualities_read_ms: int = LONG_AGO_MS
     progress_read_ms: int = LONG_AGO_MS
     inbound_checked_ms: int = 0
+    lifts_read_ms: int = LONG_AGO_MS
     trimmed_ms: int = LONG_AGO_MS
 
 
@@ -302,15 +303,23 @@ class InboundFacts:
 
 @dataclass(frozen=True, slots=True)
 class HungCalls:
-    """The facts about calls of user code that did not end. `policy`: the group's, for events that cause such calls."""
+    """The facts about calls of user code that did not end. `policy`: the group's, for events that cause such calls. `versions`: the
+    version of each window with user code (`Plan.window_versions`); empty without user code."""
 
+    versions: Mapping[str, str] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
     """The decisions on the bus, as far as read, by number."""
     places: Mapping[CallPlace, HangCause] = field(default_factory=dict)
-    """The places before which the core stops; read when the engine joined."""
+    """The places before which the core stops: read when the engine joined, and chosen by an active engine to lift quarantines."""
+    ends: Mapping[Partition, int] = field(default_factory=dict)
+    """The end offset of each partition when an active engine last looked for a place at which to lift a quarantine."""
     reported: CallPlace | None = None
     """The place of the newest report that the core has stopped."""
     policy: EventPolicy = EventPolicy.BAD_EVENT
+
+    @property
+    def has_user_code(self) -> bool:
+        return bool(self.versions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,10 @@ committed under the newest epoch, by an engine whose state ends right before the
 at or beyond the place exists, and every engine that publishes later has read the decision after its fence. An engine whose state
 passed the place without the decision is void, whatever its outputs look like: it leaves, and is started again.
 
+After QUARANTINE_DECISIONS of them a window is in quarantine. A user may request to lift it. Then an active engine chooses a place
+ahead of the end of the input, stops before it, and commits the decision that the quarantine ends there. The same reason makes it
+safe: no engine has output at or beyond the place.
+
 If the group's policy is to stop, an active engine commits all outputs before the place and ends, and so does each successor.
 
 If committed output does lie beyond the place, some engine has passed it, so the call ends: this engine computes it without a
@@ -25,9 +29,18 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 
-from hotspare.base.call_place import CallAttempt, CallPlace, Decision, HangCause
+from hotspare.base.call_place import (
+    BEFORE_EVENTS,
+    CallAttempt,
+    CallPlace,
+    Decision,
+    HangCause,
+    LiftRequest,
+    decisions_left,
+)
 from hotspare.base.choices import EventPolicy
-from hotspare.bus.contract import Progress
+from hotspare.bus.contract import Partition, Progress
+from hotspare.ha.rules.facts import HungCalls
 from hotspare.ha.rules.project_changes import DECISION_PREFIX
 from hotspare.ha.rules.view import StreamView, View
 
@@ -71,12 +84,10 @@ def places_to_stop_before(attempts: Iterable[CallAttempt], decisions: Collection
     return {each.place: each.cause for each in attempts if len(starts.get(each.place, ())) >= STARTS_MAX}
 
 
-def calls_to_divide(attempts: Iterable[CallAttempt], decisions: Collection[Decision]) -> tuple[CallPlace, ...]:
-    """Returns the places of calls for several rows that did not end, of windows that have no decision yet: called row by row, these
-    show which row it is."""
-    decided = {(each.place.window, each.place.version) for each in decisions}
-    places = sorted({each.place for each in attempts if each.rows > 1})
-    return tuple(place for place in places if (place.window, place.version) not in decided)
+def calls_to_divide(attempts: Iterable[CallAttempt]) -> tuple[CallPlace, ...]:
+    """Returns the places of calls for several rows that did not end. Their windows are called row by row from then on, which shows
+    each time which row it is."""
+    return tuple(sorted({each.place for each in attempts if each.rows > 1}))
 
 
 def is_output_beyond_committed(streams: Mapping[str, StreamView]) -> bool:
@@ -90,29 +101,65 @@ def is_output_beyond_committed(streams: Mapping[str, StreamView]) -> bool:
 def due_decision(view: View) -> Decision | None:
     """Returns the decision to commit with the next transaction of an active engine; None without one.
 
-    The core has stopped before the place, and all that older epochs committed is known since the promotion.
+    The core has stopped before the place, or will, and all that older epochs committed is known since the promotion.
     """
-    place = view.core.stopped_at
-    if place is None or view.hung_calls.policy is EventPolicy.STOP:
+    known = view.hung_calls
+    place = min(chosen_lifts(known), default=view.core.stopped_at)
+    if place is None or is_output_beyond_committed(view.streams) or any(each.place == place for each in known.decisions):
         return None
-    if is_output_beyond_committed(view.streams) or any(each.place == place for each in view.hung_calls.decisions):
+    cause = known.places.get(place, HangCause.DEADLINE)
+    if cause is not HangCause.LIFTED and known.policy is EventPolicy.STOP:
         return None
-    cause = view.hung_calls.places.get(place, HangCause.DEADLINE)
-    return Decision(place, cause, max((each.number for each in view.hung_calls.decisions), default=0) + 1)
+    return Decision(place, cause, max((each.number for each in known.decisions), default=0) + 1)
+
+
+def lift_requests(known: HungCalls) -> tuple[LiftRequest, ...]:
+    """Returns the requests that would lift the present quarantines, one for each window in quarantine, by window."""
+    about = dict[str, list[Decision]]()
+    for each in known.decisions:
+        if known.versions.get(each.place.window) == each.place.version:
+            about.setdefault(each.place.window, []).append(each)
+    found = (own for own in about.values() if not decisions_left(each.cause for each in own))
+    return tuple(sorted(LiftRequest(own[-1].place.window, own[-1].place.version, own[-1].number) for own in found))
+
+
+def chosen_lifts(known: HungCalls) -> list[CallPlace]:
+    """Returns the undecided places that this engine chose to lift quarantines."""
+    chosen = [place for place, cause in known.places.items() if cause is HangCause.LIFTED]
+    decided = {each.place for each in known.decisions} if chosen else set()
+    return [place for place in chosen if place not in decided]
+
+
+def lift_place(request: LiftRequest, before: Mapping[Partition, int], now: Mapping[Partition, int]) -> CallPlace | None:
+    """Returns the place at which to lift a quarantine: in the partition that grew most, as far behind its end as it grew. None if
+    none grew. `before`, `now`: the end offsets of the partitions.
+
+    So spares usually read the decision before they reach the place; one that does not is void.
+    """
+    growth = {each: now[each] - end for each, end in before.items() if each in now}
+    at = max(growth, key=growth.__getitem__, default=None)
+    if at is None or growth[at] <= 0:
+        return None
+    return CallPlace(at.topic, at.number, now[at] + growth[at], BEFORE_EVENTS, request.window, request.version)
 
 
 def may_pass(view: View) -> bool:
     """Whether the core has stopped before a place that another engine is known to have passed."""
-    return view.core.stopped_at is not None and is_output_beyond_committed(view.streams)
+    return _is_stopped_by_attempts(view) and is_output_beyond_committed(view.streams)
+
+
+def _is_stopped_by_attempts(view: View) -> bool:
+    place = view.core.stopped_at
+    return place is not None and view.hung_calls.places.get(place) is not HangCause.LIFTED
 
 
 def stop_reason(view: View) -> str:
     """Returns why an active engine that has committed all outputs ends instead of deciding, as the group's policy requires; ""
     while it need not."""
-    place = view.core.stopped_at
-    if place is None or view.hung_calls.policy is not EventPolicy.STOP or is_output_beyond_committed(view.streams):
+    is_to_stop = _is_stopped_by_attempts(view) and view.hung_calls.policy is EventPolicy.STOP
+    if not is_to_stop or is_output_beyond_committed(view.streams):
         return ""
-    return f"calls of user code did not end in {STARTS_MAX} starts of engines, and on-hang is stop: {place}"
+    return f"calls of user code did not end in {STARTS_MAX} starts of engines, and on-hang is stop: {view.core.stopped_at}"
 
 
 def void_reason(view: View) -> str:

@@ -146,7 +146,8 @@ def is_progress_due(view: View, stream: StreamView, sequence: int) -> bool:
     unrecorded = sequence - facts.committed_sequence
     if sequence <= max(facts.committed_sequence, stream.base_sequence):
         return False
-    if view.has_user_code or quality.kind is not QualityKind.TRIMMED or unrecorded >= quality.progress_events or facts.may_repeat:
+    is_trimmed = quality.kind is QualityKind.TRIMMED and not view.hung_calls.has_user_code
+    if not is_trimmed or unrecorded >= quality.progress_events or facts.may_repeat:
         return True
     return facts.unrecorded_since_ms is not None and _lagging_due_ms(view, stream) <= view.now_ms
 

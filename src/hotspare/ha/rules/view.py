@@ -130,7 +130,6 @@ class View:
     projects: Projects = field(default_factory=Projects)
     warming: Warming | None = None
     hung_calls: HungCalls = field(default_factory=HungCalls)
-    has_user_code: bool = False
     # read separately from the records
     peer: PeerStatus = PeerStatus.UNKNOWN
     core: CoreView = field(default_factory=CoreView)
