@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import stat
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +29,7 @@ from hotspare.adapters.recording import RecordingProgress, ReplayFile, is_end, r
 from hotspare.base.call_board import CallSlot
 from hotspare.base.choices import RunUntil
 from hotspare.base.errors import FileUnwritable, Mistake, RunnerError, UsageError
+from hotspare.base.scratch import make_scratch
 from hotspare.bus.contract import FORMAT_HEADER, TICK, Outgoing, Partition
 from hotspare.bus.memory import MemoryBus
 from hotspare.bus.sqlite import SqliteBus
@@ -186,7 +187,8 @@ def run_ordered(replay: Replay, head_place: HeadPlace) -> ReplayCounts:
 
     with contextlib.ExitStack() as stack:
         writers = _Writers(replay, stack)
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hotspare-replay-", dir=_folder_for(replay.files))))
+        folder = make_scratch("replay", _folder_for(replay.files))  # one that was ended is removed when the replay begins again
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         progress = RecordingProgress()
         topics, ends, end = _fill(replay, folder / "bus.db", progress, writers.places)
         writers.counts.events = progress.events
