@@ -13,6 +13,7 @@ from hotspare.formats import loops
 from hotspare.rows.chunk import UInt8s
 from hotspare.rows.elementwise import Rows
 
+_NO_ROWS: Rows = np.empty(0, np.int64)
 _NO_WORDS = np.empty(0, np.uint64)
 _Array = TypeVar("_Array", bound=npt.NDArray[np.generic])
 
@@ -63,7 +64,7 @@ class FieldColumns:
     def odd(self, column: int) -> Rows:
         """Returns the rows whose text in this column is not of a simple form."""
         begin, end = self._between(column, loops.ODD_END)
-        return self._cells.odd[begin:end].astype(np.int64)
+        return self._cells.odd[begin:end].astype(np.int64) if end > begin else _NO_ROWS
 
     def odd_texts(self, column: int, rows: Rows) -> pa.Array:
         """Returns the texts of these rows in this column as strings."""

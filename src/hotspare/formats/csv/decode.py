@@ -210,9 +210,9 @@ def _typed(rows: SplitRows, plan: _Plan) -> tuple[DecodedRows, BadRows]:
         for field, column in zip(plan.schema.fields, plan.columns, strict=True)
     ]
     decoded = DecodedRows(rows.message, rows.index, opcode, flags, columns)
-    at = np.flatnonzero(wrong.refused)
-    if not len(at):
+    if not wrong.has_refused:
         return decoded, NO_BAD_ROWS
+    at = np.flatnonzero(wrong.refused)
     return kept_rows(decoded, ~wrong.refused), wrong.bad_rows(decoded, at, rows.whole(at))
 
 
@@ -250,6 +250,10 @@ class WrongTexts:
         self._rows: list[Rows] = []
         self._reasons: list[pa.Array] = []
         self._sentences: list[pa.Array] = []
+
+    @property
+    def has_refused(self) -> bool:
+        return bool(self._rows)
 
     def begin(self, refused: Refusals) -> None:
         """Marks rows that the caller has refused already."""
