@@ -289,6 +289,20 @@ def test_a_screen_of_60_columns_tells_what_is_wrong_first(sources: GroupSources)
 
 
 @pytest.mark.usefixtures("_now")
+def test_calls_that_did_not_end_are_named_with_their_window(sources: GroupSources) -> None:
+    document = report(sources)
+    (group,) = document["groups"]
+    call = {"topic": INBOUND.topic, "partition": 0, "offset": 5, "index": 1, "window": "q/code", "cause": "deadline", "starts": 2}
+    group["hung_calls"] = [call | {"decision": None}, call | {"offset": 4, "decision": 3}]
+    group["quarantined"] = ["q/code"]
+    lines = list(screen_lines(document, NOW_US, 200))
+    code = "user code of window q/code, event 1 of the message at offset"
+    assert f"! {code} 5 of {INBOUND.topic}, partition 0: exceeds its deadline, 2 starts failed" in lines
+    assert f"{code} 4 of {INBOUND.topic}, partition 0: the window refuses it (decision 3)" in lines
+    assert "! the code of window q/code gets no events: it is in quarantine" in lines
+
+
+@pytest.mark.usefixtures("_now")
 @pytest.mark.parametrize("columns", [60, 80, 120])
 def test_details_fit_any_width_and_stand_in_a_block_for_each_engine(sources: GroupSources, columns: int) -> None:
     (group,) = report(sources)["groups"]

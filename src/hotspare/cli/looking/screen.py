@@ -16,6 +16,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+from hotspare.base.call_place import CallPlace
 from hotspare.bus.naming import whole_group
 from hotspare.operate.report import Document
 
@@ -105,8 +106,7 @@ def quarantine_lines(group: Document) -> list[str]:
 
 
 def _hung_call(call: Document) -> str:
-    event = f"event {call['index']} at offset {call['offset']} of {call['topic']}, partition {call['partition']}"
-    return f"user code of window {call['window']}, {event}"
+    return f"user code of {CallPlace(call['topic'], call['partition'], call['offset'], call['index'], call['window'])}"
 
 
 def _troubles(group: Document) -> Iterator[str]:
