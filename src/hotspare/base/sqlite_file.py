@@ -32,6 +32,9 @@ _BUSY_CODES = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQL
 """SQLITE_PROTOCOL is SQLite's answer after a hundred attempts to lock the log's index: the lock's holder makes no progress."""
 _PRIMARY_CODE_MASK = 0xFF
 BUSY_TIMEOUT_MS_MAX = 60_000
+EXTENDED_BUSY_S = 30.0
+"""The wait for the lock within `extended_timeouts`: longer than a writer delays another one on a machine short of processors."""
+_WHILE_BUSY_EXTENDED = Retry(lasting_s=EXTENDED_BUSY_S, pause_s=_PAUSE_FIRST_S, pause_max_s=_PAUSE_MAX_S)
 _WRITE_LOCK_BYTE = 120
 """Byte of the file `-shm` that a writer locks, by the format of SQLite's WAL."""
 
@@ -116,8 +119,7 @@ class SqliteFile:
         self._kind = kind
         self._errors = errors
         self._sync = sync
-        self._busy_timeout_s = busy_timeout_ms / 1000
-        self._while_busy = Retry(lasting_s=self._busy_timeout_s, pause_s=_PAUSE_FIRST_S, pause_max_s=_PAUSE_MAX_S)
+        self._while_busy = Retry(lasting_s=busy_timeout_ms / 1000, pause_s=_PAUSE_FIRST_S, pause_max_s=_PAUSE_MAX_S)
         self._local = threading.local()
         self._sessions: weakref.WeakSet[_Session] = weakref.WeakSet()
         self._sessions_lock = threading.Lock()
@@ -136,9 +138,25 @@ class SqliteFile:
         self._check_place()
         return self._read(read)
 
+    @contextlib.contextmanager
+    def extended_timeouts(self) -> Iterator[None]:
+        """Returns a context within which calls of this thread wait for the lock as long as EXTENDED_BUSY_S."""
+        local = self._local
+        local.while_busy = _WHILE_BUSY_EXTENDED
+        try:
+            yield
+        finally:
+            local.while_busy = self._while_busy
+
+    @property
+    def _waits(self) -> Retry:
+        """How long calls of this thread wait for the lock."""
+        waits: Retry = getattr(self._local, "while_busy", self._while_busy)
+        return waits
+
     def _read(self, read: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return self._while_busy.call(
+            return self._waits.call(
                 lambda: read(self._connection()), lambda error: isinstance(error, sqlite3.Error) and _is_busy(error)
             )
         except sqlite3.Error as error:
@@ -245,7 +263,8 @@ class SqliteFile:
         holder = lock_holder(self.path.with_name(self.path.name + "-shm"), _WRITE_LOCK_BYTE) or lock_holder(self.path)
         error = self._errors.locked(
             f"{self._kind.name} {self.path.name} is locked by another process",
-            detail=f"waited {self._busy_timeout_s * 1000:.0f} ms for its write lock" + (f"; {holder} holds it" if holder else ""),
+            detail=f"waited {1000 * (self._waits.lasting_s or 0):.0f} ms for its write lock"
+            + (f"; {holder} holds it" if holder else ""),
             hint="end that process, or resume it" if holder and holder.is_stopped else "",
         )
         if holder is not None and isinstance(error, BusLocked):
