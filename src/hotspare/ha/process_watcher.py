@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from hotspare.base.processes import EndProbe
 
@@ -23,7 +23,8 @@ class ProcessWatcher:
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._asked: list[tuple[_Process, Callable[[], None]]] = []
+        self._asked: tuple[tuple[_Process, Callable[[], None]], ...] = ()
+        """Replaced at each change, so that a look finds without the lock that nothing changed."""
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
@@ -35,7 +36,7 @@ class ProcessWatcher:
         """
         asked = ((process_id, started), on_end)
         with self._changed:
-            self._asked.append(asked)
+            self._asked = (*self._asked, asked)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._look, name="hotspare-endings", daemon=True)
                 self._thread.start()
@@ -43,29 +44,37 @@ class ProcessWatcher:
         try:
             yield
         finally:
-            with self._changed, contextlib.suppress(ValueError):
-                self._asked.remove(asked)
+            with self._changed:
+                self._asked = tuple(each for each in self._asked if each is not asked)
 
     def _look(self) -> None:
         probes: dict[_Process, EndProbe] = {}
+        known = self._asked
         while True:
-            with self._changed:
-                if not self._asked and not probes:
-                    self._changed.wait()
-                processes = {process for process, _ in self._asked}
-            for process in probes.keys() - processes:
-                probes.pop(process).close()
-            for process in processes - probes.keys():
-                probes[process] = EndProbe(*process)
-            ended = {process for process, probe in probes.items() if probe.is_ending_or_ended()}
+            if not probes or self._asked is not known:
+                known = self._renew_probes(probes)
+            ended = [process for process, probe in probes.items() if probe.is_ending_or_ended()]
             if ended:
                 self._notify(ended)
-            if probes:
+            elif probes:
                 time.sleep(_LOOK_S)  # costs half of a wait with a time limit
 
-    def _notify(self, ended: set[_Process]) -> None:
+    def _renew_probes(self, probes: dict[_Process, EndProbe]) -> tuple[tuple[_Process, Callable[[], None]], ...]:
+        """Makes `probes` those of the processes to watch, for which it waits if there are none; returns `_asked`."""
+        with self._changed:
+            if not self._asked and not probes:
+                self._changed.wait()
+            asked = self._asked
+        processes = {process for process, _ in asked}
+        for process in probes.keys() - processes:
+            probes.pop(process).close()
+        for process in processes - probes.keys():
+            probes[process] = EndProbe(*process)
+        return asked
+
+    def _notify(self, ended: Collection[_Process]) -> None:
         with self._changed:
             told = [on_end for process, on_end in self._asked if process in ended]
-            self._asked = [each for each in self._asked if each[0] not in ended]
+            self._asked = tuple(each for each in self._asked if each[0] not in ended)
         for on_end in told:
             on_end()
