@@ -6,10 +6,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from hotspare.base.processes import process_start
+from hotspare.ha import process_watcher
 from hotspare.ha.process_watcher import ProcessWatcher
 
 WAIT_S = 60
@@ -51,6 +53,26 @@ def test_one_that_was_gone_before_is_told_of(child: subprocess.Popen[bytes]) -> 
     told = threading.Event()
     with ProcessWatcher().watch_process(child.pid, started, told.set):
         assert told.wait(WAIT_S)
+
+
+def test_it_looks_often_only_for_a_while_after_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looks take most of the time of a spare at rest."""
+    now_s, pauses, enough = [100.0], list[float](), threading.Event()
+
+    def sleep(pause_s: float) -> None:
+        pauses.append(pause_s)
+        now_s[0] += pause_s
+        if len(pauses) == 2:
+            watcher.look_often()
+        if pauses.count(0.02) == 4:
+            enough.set()
+
+    monkeypatch.setattr(process_watcher, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=sleep))
+    watcher = ProcessWatcher()
+    with watcher.watch_process(os.getpid(), process_start(os.getpid()), enough.set):
+        assert enough.wait(WAIT_S)
+    assert [pauses[0], pauses[1], pauses[-1]] == [0.02, 0.02, 0.02]
+    assert 999 <= pauses.count(0.002) <= 1001
 
 
 def test_who_no_longer_asks_is_not_told(child: subprocess.Popen[bytes]) -> None:

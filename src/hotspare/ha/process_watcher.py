@@ -14,6 +14,9 @@ from collections.abc import Callable, Collection, Iterator
 from hotspare.base.processes import EndProbe
 
 _LOOK_S = 0.002
+_REST_LOOK_S = 0.02
+"""The pause between two looks while no events arrive: the 500 looks per second would be a third of what a spare costs at rest."""
+_OFTEN_S = 2.0
 _Process = tuple[int, int]
 """The id and the start time of a process, which together identify it."""
 
@@ -26,6 +29,11 @@ class ProcessWatcher:
         self._asked: tuple[tuple[_Process, Callable[[], None]], ...] = ()
         """Replaced at each change, so that a look finds without the lock that nothing changed."""
         self._thread: threading.Thread | None = None
+        self._often_until_s = 0.0
+
+    def look_often(self) -> None:
+        """Makes the watcher look every 2 ms for the next two seconds. Otherwise it looks every 20 ms."""
+        self._often_until_s = time.monotonic() + _OFTEN_S
 
     @contextlib.contextmanager
     def watch_process(self, process_id: int, started: int, on_end: Callable[[], None]) -> Iterator[None]:
@@ -57,10 +65,11 @@ class ProcessWatcher:
             if ended:
                 self._notify(ended)
             elif probes:
-                time.sleep(_LOOK_S)  # costs half of a wait with a time limit
+                # a sleep costs half of a wait with a time limit
+                time.sleep(_LOOK_S if time.monotonic() < self._often_until_s else _REST_LOOK_S)
 
     def _renew_probes(self, probes: dict[_Process, EndProbe]) -> tuple[tuple[_Process, Callable[[], None]], ...]:
-        """Makes `probes` those of the processes to watch, for which it waits if there are none; returns `_asked`."""
+        """Makes `probes` those of the processes to watch, and waits for the first such process; returns `_asked`."""
         with self._changed:
             if not self._asked and not probes:
                 self._changed.wait()

@@ -17,6 +17,8 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+
 import hotspare
 from hotspare.adapters.connectors import ConnectorSet
 from hotspare.base.file_locks import end_if_stopped
@@ -50,6 +52,7 @@ from hotspare.host.restoring import restore_named, snapshot_url
 from hotspare.host.topics import group_topics, source_topics
 from hotspare.host.watchdog.attach import EngineBoard
 from hotspare.model.project import Project
+from hotspare.rows.batch import NextInput, RowKind
 from hotspare.runners.contract import ReadPace, RunnerInput
 from hotspare.stores.contract import Store
 from hotspare.stores.open import open_store
@@ -282,6 +285,12 @@ class HostedGroup:
             self.engine.run_ha_loop()
             self._log_catch_up()
             self.connectors.follow_role(self.engine.role, self.engine.epoch)
+
+    def process_batch(self, decoded: pa.RecordBatch | pa.Table, next_input: NextInput = NextInput.AWAITED) -> None:
+        """Computes a batch (`GroupEngine.on_batch`). While events arrive, the end of the active engine is noticed sooner."""
+        if (decoded.column("kind").to_numpy() == int(RowKind.EVENT)).any():
+            self._shared.process_watcher.look_often()
+        self.engine.on_batch(decoded, next_input)
 
     def _next_offset_of(self, partition: Partition) -> int | None:
         """Returns the next offset that the engine reads from a partition; None if it does not read that partition."""

@@ -267,7 +267,7 @@ class EngineProcess:
 
             return [
                 (
-                    LocalRunner(group.source, group.engine.on_batch, self._on_end, self._shared.shared_reading_bus),
+                    LocalRunner(group.source, group.process_batch, self._on_end, self._shared.shared_reading_bus),
                     dict(plan.next_offsets),
                 )
                 for group, plan in zip(self._groups, plans, strict=True)
@@ -277,7 +277,7 @@ class EngineProcess:
         source, take = self._groups[0].source, cast(OnBatch, self.group.on_batch)
         if len(self._groups) > 1:
             source = runner_input(self._shared, self._pace)
-            take = ShardedBatches([group.engine.on_batch for group in self._groups])
+            take = ShardedBatches([group.process_batch for group in self._groups])
         positions = {key: offset for plan in plans for key, offset in plan.next_offsets.items()}
         runner = OrderedRunner(source, take, self._on_end, spark=self._options.spark, on_slots=self._log_slots)
         return [(runner, positions)]

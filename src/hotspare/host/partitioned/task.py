@@ -274,7 +274,7 @@ class HostedShard:
             with shared.coordination.extended_timeouts():
                 plan = self._joined(group)
         self._group = group
-        runner = LocalRunner(group.source, group.engine.on_batch, self._on_end, shared.shared_reading_bus)
+        runner = LocalRunner(group.source, group.process_batch, self._on_end, shared.shared_reading_bus)
         stack.callback(runner.stop)
         runner.start(plan.next_offsets)
         self.is_reading = True
