@@ -13,6 +13,7 @@ import random
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -207,7 +208,8 @@ class HungWorld(World):
         """Requests, as a user does, that the quarantine be lifted, if there is one."""
         for request in rules.lift_requests(HungCalls(self.code_versions, self.decisions())):
             self.trace(f"{self.now_ms} a user requests {request.fact_name}")
-            self.coordination.client("user").set_fact_once(self.group, request.fact_name, b"")
+            with suppress(CoordinationError):
+                self.coordination.client("user").set_fact_once(self.group, request.fact_name, b"")
 
     def advance(self, process: Process) -> str:
         """Trims the input at the worst moment: when a snapshot was just confirmed that may become void."""
