@@ -1,3 +1,3 @@
-"""Writes the log, which never contains passwords."""
+"""Writes the log, which never contains passwords, and the text of metrics."""
 
-__all__ = ["log", "secrets"]
+__all__ = ["log", "metrics", "secrets"]
