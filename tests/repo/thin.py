@@ -21,7 +21,7 @@ KEPT: dict[str, str] = {
     "host.kernels": "a command of its own, without an engine",
     "host.partitioned.shard_assignment": "decides where tasks run, and the application acts",
     "host.partitioned.task": "runs in another process than the application",
-    "host.watchdog.liveness": "imported only on demand, because it costs the parent memory",
+    "host.watchdog.http_answers": "imported only on demand, because it costs the parent memory",
     "host.watchdog.watch": "also a command of its own, for an engine without a parent",
     "projects.esp_xml": "with what loads projects it is 722 lines",
     "runners.spark.source": "the only file that knows Spark's data source interface",

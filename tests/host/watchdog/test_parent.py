@@ -154,9 +154,10 @@ def test_a_parent_answers_while_a_call_lasts(start: Start, free_port: Callable[[
     assert shown == {"engine_process": engine, "starts": 1}
     assert (call["window"], call["topic"], call["offset"], call["index"]) == (WINDOW, TOPIC, 42, 7)
     assert asked(port, "HEAD /livez HTTP/1.0\r\n\r\n") == ("HTTP/1.1 200 OK", {})
-    assert asked(port, "GET /metrics HTTP/1.1\r\n\r\n")[0] == "HTTP/1.1 404 Not Found"
+    assert asked(port, "GET /nothing HTTP/1.1\r\n\r\n")[0] == "HTTP/1.1 404 Not Found"
     assert asked(port, "POST /livez HTTP/1.1\r\n\r\n")[0] == "HTTP/1.1 405 Method Not Allowed"
-    assert asked(port, "x" * 9_000 + "\r\n\r\n")[0] == "HTTP/1.1 404 Not Found"
+    assert asked(port, "x" * 9_000 + "\r\n\r\n")[0] == "HTTP/1.1 405 Method Not Allowed"
+    assert asked(port, "OPTIONS /active HTTP/1.0\r\n\r\n") == ("HTTP/1.1 503 Service Unavailable", {})
     assert asked(port, "y" * 8_200)[0] == "HTTP/1.1 400 Bad Request"
 
 

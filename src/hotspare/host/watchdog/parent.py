@@ -17,13 +17,17 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from hotspare.host.watchdog.replay_calls import DECIDED_VARIABLE, ReplayCalls
 from hotspare.host.watchdog.rule import EXIT_NOT_LOADED, EndedBy, EngineEnd, RestartPauses
-from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, IS_POSSIBLE, create_memory
+from hotspare.host.watchdog.shared_memory import BOARD_VARIABLE, FACTS_VARIABLE, IS_POSSIBLE, create_memory
 from hotspare.host.watchdog.watch import EngineWatch, WatchFinding
 from hotspare.telemetry.log import LogEvent
+
+if TYPE_CHECKING:
+    from hotspare.host.watchdog.http_answers import ParentFacts
+    from hotspare.host.watchdog.published_facts import FactsMemory
 
 _STOPS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 _FORWARDED = _STOPS | {signal.SIGUSR1, signal.SIGUSR2}
@@ -139,8 +143,8 @@ def run_parent(command: str, arguments: Sequence[str]) -> NoReturn:
 
 def supervise(command: Sequence[str], calls: CallHandling, http: str = "") -> int:
     """Runs the command until it ends and is not started again. Returns its exit status, or the negative number of the signal that
-    ended it. Blocks the signals that it forwards, for good. `http`: the address `HOST:PORT` at which it answers `GET /livez`; the
-    child reports one that is not an address."""
+    ended it. Blocks the signals that it forwards, for good. `http`: the address `HOST:PORT` at which it answers requests
+    (`http_answers`); the child reports one that is not an address."""
     with contextlib.suppress(OSError):
         Path("/proc/self/comm").write_text(_NAME)
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
@@ -152,12 +156,13 @@ def supervise(command: Sequence[str], calls: CallHandling, http: str = "") -> in
 
 def _serves(http: str, parent: _Parent) -> bool:
     from hotspare.base.addresses import parse_host_port  # only here: it costs the parent memory
-    from hotspare.host.watchdog.liveness import serve_liveness
+    from hotspare.host.watchdog.http_answers import serve
 
     address = parse_host_port(http)
     try:
         if address is not None:
-            serve_liveness(address.host, address.port, parent.facts)
+            parent.share_facts()
+            serve(address.host, address.port, parent.facts)
     except OSError as error:
         sys.stderr.write(f"error: {_HTTP} {http}: cannot listen there: {error.strerror or error}\n")
         return False
@@ -187,13 +192,23 @@ class _Parent:
         """The watch of the child that runs; None between two starts."""
         self._stopped_s: float | None = None
         """When the first stop was requested; None before."""
+        self._facts: FactsMemory | None = None
+        """The memory in which the child publishes; None if nothing answers requests."""
 
-    def facts(self) -> Mapping[str, object]:
-        """Returns what `GET /livez` shows: the process id of the child (None between two starts), the count of starts, and the call
-        of user code that runs (None without one that lasts)."""
+    def share_facts(self) -> None:
+        """Makes every child publish its facts for `facts`."""
+        from hotspare.host.watchdog.published_facts import FactsMemory  # only here: it costs the parent memory
+
+        self._facts = FactsMemory()
+
+    def facts(self) -> ParentFacts:
+        """Returns what the answers need. Callable from any thread."""
+        from hotspare.host.watchdog.http_answers import ParentFacts
+
         watch = self._watch
         call = None if watch is None else watch.call_facts()
-        return {"engine_process": None if watch is None else self._engine, "starts": self._starts, "call": call}
+        published = None if watch is None or self._facts is None else self._facts.read()
+        return ParentFacts(0 if watch is None else self._engine, self._starts, time.monotonic_ns(), call, published)
 
     def run(self) -> int:
         pause_s: float | None = 0.0
@@ -217,6 +232,9 @@ class _Parent:
         memory = create_memory()
         self._starts += 1
         environment = {**os.environ, **self._calls.variables(), BOARD_VARIABLE: f"{memory}:{os.getpid()}"}
+        if self._facts is not None:
+            self._facts.begin_start(self._starts)
+            environment[FACTS_VARIABLE] = f"{self._facts.descriptor}:{self._starts}"
         self._engine = os.posix_spawn(self._command[0], self._command, environment, setsigmask=())
         return EngineWatch(memory, self._engine)
 

@@ -14,6 +14,9 @@ from hotspare.base.call_board import BoardSetting, CallBoard, board_bytes
 
 BOARD_VARIABLE = "HOTSPARE_CALL_BOARD"
 """The environment variable of an engine with a parent that watches it: `FD:PID`, the descriptor of the memory and the parent."""
+FACTS_VARIABLE = "HOTSPARE_FACTS"
+"""The environment variable of an engine that publishes facts (`published_facts`): `FD:START`, the descriptor of their memory and
+the number of the engine's start."""
 IS_POSSIBLE = sys.platform == "linux"
 """Whether this system can watch: processor times of threads are read from /proc."""
 
