@@ -86,11 +86,12 @@ store-kills: setup-test ## kill -9 the writer, the collector and the server at e
 soak: setup-test ## an hour under a light, steady load: memory, files, rows and threads at start and end (ARGS="--site kafka")
 	$(PY) -m benchmarks.soak $(ARGS)
 
-docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/scope.md, docs/commands.md, docs/log.md, docs/expressions.md, docs/python-modules.md
+docs: $(STAMPS)/test ## write the generated pages again: docs/errors.md, docs/scope.md, docs/commands.md, docs/log.md, docs/metrics.md, docs/expressions.md, docs/python-modules.md
 	$(PY) -m tests.repo.errors_page
 	$(PY) -m tests.repo.scope
 	$(PY) -m tests.cli.commands_page
 	$(PY) -m tests.telemetry.log_page
+	$(PY) -m tests.telemetry.metrics_page
 	$(PY) -m tests.expressions.reference_page
 	$(PY) -m tests.scripting.python.modules_page
 

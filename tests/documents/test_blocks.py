@@ -20,6 +20,7 @@ ELSEWHERE = {
     ("docs/scale.md", 'hotspare run shop.yaml --runner partitioned --master "local[2]"'): "tests/e2e/test_partitioned.py",
     ("docs/dataframes.md", "python examples/history/history.py"): "tests/integration/spark/test_history_example.py",
     ("examples/README.md", "../.venv/bin/python history/history.py"): "tests/integration/spark/test_history_example.py",
+    ("docs/metrics.md", "hotspare run shop.yaml --bus kafka://"): "tests/e2e/test_metrics.py",
     ("docs/kafka.md", "kafka-console-consumer.sh"): "a command of Kafka's own distribution, which is not here",
     ("docs/topics.md", "kafka-console-consumer.sh"): "a command of Kafka's own distribution, which is not here",
     ("docs/topics.md", "hotspare publish --bus sqlite:///ours.db"): "tests/cli/test_external_topics.py",

@@ -1,4 +1,4 @@
-"""The text of metrics: as Prometheus' own parser reads it, and within its size."""
+"""The text of metrics: as Prometheus' own parser reads it, within its size, and as the page describes it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from hotspare.telemetry.metrics import Histogram, Metric, MetricType, MetricWriter, Samples, exposition
+from tests.telemetry import metrics_page
 
 OWN = {"engine": "one", "group": "p.shop"}
 LARGE = 1 << 20
@@ -35,6 +36,10 @@ def parsed(text: bytes) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     """Returns the values by name and labels."""
     families = text_string_to_metric_families(text.decode())
     return {(s.name, tuple(sorted(s.labels.items()))): s.value for family in families for s in family.samples}
+
+
+def test_the_page_describes_the_metrics() -> None:
+    assert metrics_page.PAGE.read_text(encoding="utf-8") == metrics_page.page(), "run `make docs`"
 
 
 @given(st.text(), st.one_of(st.integers(-(2**53), 2**53), st.floats(allow_nan=False, allow_infinity=False)))

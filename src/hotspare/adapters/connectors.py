@@ -61,6 +61,8 @@ from hotspare.telemetry.log import Log, LogEvent
 
 _RETRY_S = 0.5
 _WAIT_RETRY = Retry(pause_s=_RETRY_S)
+CONNECTOR_STATES = tuple(state.value for state in ConnectorState)
+"""The states that `ConnectorFacts.state` may have."""
 FAILURE_RETRY = Retry(pause_s=1.0, pause_max_s=300.0)
 """Pauses before a failed connector is retried. After a try that lasted `RETRY_RESET_AFTER_S`, the first pause applies again."""
 RETRY_RESET_AFTER_S = 60.0

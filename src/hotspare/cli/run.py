@@ -116,7 +116,8 @@ HttpOption = Annotated[
     str,
     typer.Option(
         metavar="HOST:PORT",
-        help="Answer GET /livez at this address, also while user code computes for ever; by default nowhere.",
+        help="Answer requests for health and metrics (docs/metrics.md) at this address, also while user code computes for ever; by "
+        "default nowhere.",
         rich_help_panel=_FAILOVER,
     ),
 ]

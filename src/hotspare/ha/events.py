@@ -56,10 +56,12 @@ class HaEventKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class HaEvent:
-    """An event to report. `sentence` is for users; `numbers` holds its values by name, with the unit in the name."""
+    """An event to report. `sentence` is for users; `numbers` holds its values by name, with the unit in the name. `reason`: that of
+    a change of role, else ""."""
 
     kind: HaEventKind
     group: str
     engine: str
     sentence: str
     numbers: Mapping[str, int] = field(default_factory=dict)
+    reason: str = ""

@@ -14,7 +14,7 @@ decides: `decide` does.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -45,6 +45,9 @@ _STOPPED_S = 0.02
 """The pause, without the lock, after which a core that has stopped before a hung call is asked again."""
 _YIELD_S = 0.05
 """The longest time for which the writer of a snapshot waits for a step before it encodes the next page."""
+
+_BAD_MAX = 500
+"""The maximum of pairs of window and reason for which bad events are reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +174,7 @@ class GroupEngine:
                 if not self._is_calling:
                     for _ in self._serialised_steps():
                         pass
+                self._ports.after_actions()
                 self._called.wait_for(lambda: not self._is_back)
                 if self._started().core.stopped_at is not None:
                     self._called.wait(_STOPPED_S)
@@ -198,6 +202,7 @@ class GroupEngine:
             self._called.wait_for(lambda: not self._is_calling)
             for _ in self._serialised_steps():
                 pass
+            self._ports.after_actions()
 
     def _serialised_steps(self) -> Iterator[do.HaAction]:
         return ha_loop.perform_due(self._started(), self._serialised_ports)
@@ -245,7 +250,7 @@ class GroupEngine:
 
     def status(self) -> GroupStatus:
         with self._lock:
-            return _status_of(self._started())
+            return _status_of(self._started(), self._ports.clock_ms())
 
     @property
     def role(self) -> Role:
@@ -308,7 +313,8 @@ class StreamStatus:
 class GroupStatus:
     """The status of one engine in one group at one moment, for `hotspare status` and metrics (SPEC M5).
 
-    `next_offsets` is by (topic index, partition); `ended_because` is "" while the engine takes part.
+    `next_offsets` and `ahead_ms`, the milliseconds by which the engine's clock is at most ahead of the bus's, are by (topic index,
+    partition); `bad_events` are rows (window, reason, count); `ended_because` is "" while the engine takes part.
     """
 
     group: str
@@ -328,9 +334,23 @@ class GroupStatus:
     snapshots_confirmed: int
     differs: bool
     ended_because: str
+    role_age_ms: int
+    lease_left_ms: int | None
+    """The milliseconds until this engine's lease ends, negative afterwards; None unless it is active."""
+    is_bus_up: bool
+    """False while the engine waits before it tries the bus again, after a failure."""
+    waiting_rows: int
+    stalled_ms: int
+    ahead_ms: Mapping[tuple[int, int], int]
+    bad_events: Sequence[tuple[str, str, int]]
+    memory_by_kind: Mapping[str, int]
+    memory_by_window: Mapping[str, Mapping[str, int]]
+    snapshot_age_ms: int | None
+    """The milliseconds since this engine learned of the group's newest confirmed snapshot; None without one."""
+    snapshot_failure: str
 
 
-def _status_of(state: GroupState) -> GroupStatus:
+def _status_of(state: GroupState, now_ms: int) -> GroupStatus:
     leader = state.leadership.leader
     digests = state.core.digests
     streams = {
@@ -355,4 +375,24 @@ def _status_of(state: GroupState) -> GroupStatus:
         snapshots_confirmed=state.snapshots.snapshots_confirmed,
         differs=bool(state.differences),
         ended_because=state.ended_because,
+        role_age_ms=now_ms - state.role_state.role_since_ms,
+        lease_left_ms=_lease_left_ms(state, now_ms),
+        is_bus_up=now_ms >= state.contacts.bus_retry_ms,
+        waiting_rows=state.core.waiting_rows,
+        stalled_ms=state.intake.stalled_ms,
+        ahead_ms={
+            (each.facts.topic_index, each.facts.number): ahead_ms
+            for each in state.inbound
+            if (ahead_ms := each.skew.ahead_ms) is not None
+        },
+        bad_events=state.bad_counts.largest(_BAD_MAX),
+        memory_by_kind=state.core.memory_by_kind,
+        memory_by_window=state.core.memory_by_window,
+        snapshot_age_ms=None if state.snapshots.newest.order < 0 else now_ms - state.snapshots.newest.seen_ms,
+        snapshot_failure=state.snapshots.failure,
     )
+
+
+def _lease_left_ms(state: GroupState, now_ms: int) -> int | None:
+    is_active = state.role_state.role is Role.ACTIVE
+    return state.lease.renewed_ms + state.settings.lease_ms - now_ms if is_active else None

@@ -67,6 +67,10 @@ class ConnectorFacts:
     retry_in_ms: int | None = None
 
 
+def _do_nothing() -> None:
+    """Does nothing, for hosts that observe no group."""
+
+
 def _no_connectors() -> Mapping[str, ConnectorFacts]:
     """Returns an empty mapping, for hosts that run no connectors."""
     return {}
@@ -95,6 +99,8 @@ class Ports:
                           that a step need not take turns with it at the interpreter
     open_store            opens another store than the group's, to persist a snapshot there; the caller closes it
     connectors            returns the facts of each connector of this engine, by `query/window/connector`, for users
+    after_actions         called after each run of the HA loop and each part of a batch, by the thread that holds the group's lock;
+                          must neither block nor raise
     """
 
     bus: Bus
@@ -119,3 +125,4 @@ class Ports:
     yield_to_steps: Callable[[], None] = _yield_to_nothing
     open_store: Callable[[str], Store] = _no_store
     connectors: Callable[[], Mapping[str, ConnectorFacts]] = _no_connectors
+    after_actions: Callable[[], None] = _do_nothing

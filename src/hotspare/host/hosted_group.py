@@ -45,6 +45,7 @@ from hotspare.host.alive import is_alive
 from hotspare.host.background import Background, ConcurrentCalls
 from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.definition import PipelineFactory, project_identity
+from hotspare.host.metrics import GroupInput, GroupMetrics, ProcessMetrics
 from hotspare.host.options import EngineOptions
 from hotspare.host.recent_input import settings_of
 from hotspare.host.recovering_core import RecoveringCoreFactory, Recovery
@@ -159,6 +160,8 @@ class SharedResources:
     background: Background
     log: Log
     board: EngineBoard
+    metrics: ProcessMetrics | None = None
+    """None if no parent answers requests."""
 
     @property
     def shared_reading_bus(self) -> Bus | None:
@@ -204,20 +207,19 @@ class HostedGroup:
             set_read_interval_ms=lambda interval_ms: pace.set_interval(interval_ms / 1_000, number),
             restrict_reading=lambda partitions: pace.restrict_reading(partitions, number),
             connectors=lambda: self.connectors.facts(),
+            after_actions=self._after_actions,
         )
         self.recovery = Recovery(
             self.name, self.topics, shared.bus, shared.store, shared.coordination, self.source, self._log_poison
         )
         residence = page_cache_for(options.memory_bytes, options.page_folder, groups) or NO_BUDGET
         self._catch_up: CatchUp | None = None
-        self._is_reading = False
-        self._kept_back: list[HaEvent] = []
+        self._is_reading, self._kept_back = False, list[HaEvent]()
         pipelines = PipelineFactory(shared.plan, self._log, shard, residence)
         cores = RecoveringCoreFactory(pipelines, self.recovery, shared.board.slot(number))
-        identity = project_identity(shared.project, shared.plan)
-        settings = settings_of(options, shared.plan)
-        definition = GroupDefinition(self.name, self.topics, identity, cores, settings, shared.plan.code_versions)
+        definition = _definition(shared, self.name, self.topics, cores)
         self.member = _member(shared)
+        self._metrics = self._new_metrics(beside)
         self.engine = GroupEngine(definition, self.member, ports, spill)
         stack.callback(self.engine.close)
         self.connectors = ConnectorSet(
@@ -232,6 +234,24 @@ class HostedGroup:
             prefixes=shared.plan.prefixes,
         )
         stack.callback(self.connectors.stop)
+
+    def _new_metrics(self, beside: ConcurrentCalls) -> GroupMetrics | None:
+        if self._shared.metrics is None:
+            return None
+        return GroupMetrics(
+            self._shared.metrics,
+            self.name,
+            self.shard,
+            self.member,
+            GroupInput(self.topics, self._shared.bus.end_offset, beside.start_call, monotonic_ms),
+            status=lambda: self.engine.status(),
+            connectors=lambda: self.connectors.facts(),
+            has_caught_up=lambda: self.has_caught_up,
+        )
+
+    def _after_actions(self) -> None:
+        if self._metrics is not None:
+            self._metrics.after_actions(self.engine.role, self.engine.epoch)
 
     def start(self) -> StartPlan:
         """Joins the group, after restoring the persisted snapshot that the options or the project name. Raises what
@@ -305,9 +325,14 @@ class HostedGroup:
         roles."""
         self._is_reading = True
         while self._kept_back:
-            self._report(self._kept_back.pop(0))
+            self._log_event(self._kept_back.pop(0))
 
     def _report(self, event: HaEvent) -> None:
+        if self._metrics is not None:
+            self._metrics.record_event(event)
+        self._log_event(event)
+
+    def _log_event(self, event: HaEvent) -> None:
         if event.kind is HaEventKind.ROLE_CHANGED and not self._is_reading:
             self._kept_back.append(event)
             return
@@ -336,6 +361,11 @@ def _topics(shared: SharedResources, shard: Shard) -> GroupTopics:
     reads_others = any(resolved.reads(source) is not None for source in resolved.sources)
     found = shared.bus.topics() if reads_others else {}
     return group_topics(shared.project, shared.plan, shared.options.prefix, shard, found)
+
+
+def _definition(shared: SharedResources, name: str, topics: GroupTopics, cores: RecoveringCoreFactory) -> GroupDefinition:
+    identity, settings = project_identity(shared.project, shared.plan), settings_of(shared.options, shared.plan)
+    return GroupDefinition(name, topics, identity, cores, settings, shared.plan.code_versions)
 
 
 def _member(shared: SharedResources) -> Member:

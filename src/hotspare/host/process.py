@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import NoReturn, TypeVar, cast
 
 import hotspare
@@ -51,6 +52,7 @@ from hotspare.host.background import Background
 from hotspare.host.clock import monotonic_ms
 from hotspare.host.hosted_group import HostedGroup, SharedResources, runner_input
 from hotspare.host.kernels import load_kernels, needs_compiling
+from hotspare.host.metrics import ProcessMetrics, metrics_for_parent
 from hotspare.host.options import EngineOptions
 from hotspare.host.orders import StopWatch, await_start
 from hotspare.host.project import checked_project
@@ -94,7 +96,7 @@ def run_engine(options: EngineOptions) -> int:
     for warning in brief(loaded.warnings):
         log.event(LogEvent.PROJECT_WARNING, str(warning))
     with contextlib.ExitStack() as stack:
-        engine = EngineProcess(options, loaded, log, stack, board)
+        engine = EngineProcess(options, loaded, log, stack, board, metrics_for_parent(options.engine))
         return engine.run()
     return EXIT_FAILED
 
@@ -113,6 +115,7 @@ class EngineProcess:
         log: Log,
         stack: contextlib.ExitStack,
         board: EngineBoard = UNWATCHED,
+        metrics: ProcessMetrics | None = None,
     ) -> None:
         if options.runner is RunnerKind.PARTITIONED:
             raise UsageError("an engine process cannot be a whole application", hint="`run_application` starts one")
@@ -124,7 +127,7 @@ class EngineProcess:
         self._end: RunnerEnd | None = None
         self._stop_asked = False
         self._failures: list[Exception] = []
-        self._shared = open_shared(options, loaded, log, stack, board)
+        self._shared = replace(open_shared(options, loaded, log, stack, board), metrics=metrics)
         self._groups: list[HostedGroup] = []
         interval_s, shards = options.settings.read_interval_ms / 1_000, shards_of(options.shards)
         self._pace = ReadPace(interval_s, [shard.number for shard in shards])

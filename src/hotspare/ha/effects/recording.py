@@ -62,9 +62,8 @@ def change_role(state: GroupState, ports: Ports, to: Role, reason: Reason, step:
     for stream, known in state.streams.items():
         state.streams[stream] = replace(known, oversized=None)
     refresh_member_soon(state)
-    report(
-        state, ports, HaEventKind.ROLE_CHANGED, f"{before.value} becomes {to.value}: {reason.value}", epoch=state.role_state.epoch
-    )
+    sentence, numbers = f"{before.value} becomes {to.value}: {reason.value}", {"epoch": state.role_state.epoch}
+    ports.report(HaEvent(HaEventKind.ROLE_CHANGED, state.group, state.engine, sentence, numbers, reason.value))
 
 
 def record_promotion_step(state: GroupState, ports: Ports, step: Step) -> None:

@@ -1,0 +1,94 @@
+"""Publications of the groups of a process: when they are made, and from which facts."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from hotspare.base.errors import BusUnavailable
+from hotspare.bus.contract import Partition
+from hotspare.ha.rules.settings import GroupTopics, InboundTopic
+from hotspare.host.metrics import COLLECT_MS, ENDS_VALID_MS, GroupInput, ProcessMetrics
+from hotspare.host.watchdog.published_facts import FactsMemory, FactsPublisher
+from hotspare.telemetry.metrics import Metric, Samples
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux can watch")
+
+
+@dataclass
+class Clock:
+    now_ms: int = 10_000
+
+    def ns(self) -> int:
+        return self.now_ms * 1_000_000
+
+    def ms(self) -> int:
+        return self.now_ms
+
+
+@pytest.fixture
+def memory() -> Iterator[FactsMemory]:
+    made = FactsMemory()
+    yield made
+    os.close(made.descriptor)
+
+
+def samples(group: str, epoch: int) -> Samples:
+    made = Samples({"group": group})
+    made.add(Metric.EPOCH, epoch)
+    return made
+
+
+def test_the_groups_of_a_process_are_published_together_about_once_a_second(memory: FactsMemory) -> None:
+    clock = Clock()
+    metrics = ProcessMetrics(FactsPublisher(os.dup(memory.descriptor), 0), "one", clock.ns)
+
+    def epochs() -> list[str]:
+        found = memory.read()
+        return [] if found is None else [line for line in found.text.decode().splitlines() if line.startswith(Metric.EPOCH.label)]
+
+    metrics.record("b", {"group": "b"}, samples("b", 1))
+    assert epochs() == []
+    metrics.publish()
+    metrics.record("a", {"group": "a"}, samples("a", 2))
+    clock.now_ms += COLLECT_MS - 1
+    metrics.publish_if_due()
+    assert epochs() == ['hotspare_engine_epoch{group="b"} 1']
+    clock.now_ms += 1
+    metrics.publish_if_due()
+    assert epochs() == ['hotspare_engine_epoch{group="a"} 2', 'hotspare_engine_epoch{group="b"} 1']
+    found = memory.read()
+    assert found is not None
+    assert (found.facts["engine"], found.facts["published_ns"]) == ("one", clock.ns())
+    assert [each["looked_ns"] for each in found.facts["groups"]] == [10_000 * 1_000_000] * 2
+
+
+def test_a_lag_is_as_old_as_the_answer_of_the_bus() -> None:
+    clock, ends, calls = Clock(), [7, 7], list[Callable[[], None]]()
+
+    def end_offset(partition: Partition) -> int:
+        if not ends:
+            raise BusUnavailable("the bus does not answer")
+        return ends[partition.number]
+
+    own = GroupInput(GroupTopics((InboundTopic("t", 2),), ()), end_offset, calls.append, clock.ms)
+    own.request_ends()
+    own.request_ends()  # while the first one runs
+    assert (len(calls), own.lags({})) == (1, None)
+    calls.pop()()
+    assert own.lags({(0, 0): 3, (0, 1): 9}) == {(0, 0): 4, (0, 1): 0}
+    clock.now_ms += ENDS_VALID_MS + 1
+    assert own.lags({}) is None
+    ends[:] = 8, 8
+    own.request_ends()
+    calls.pop()()
+    assert own.lags({(0, 0): 8}) == {(0, 0): 0, (0, 1): 8}
+    ends.clear()
+    own.request_ends()
+    calls.pop()()
+    assert own.lags({}) is None
+    assert own.labels_of((0, 1)) == ("t", "1")
