@@ -11,8 +11,9 @@ import pytest
 
 from hotspare.base.errors import BusUnavailable
 from hotspare.bus.contract import Partition
+from hotspare.flow.window_meter import WindowMeter, WindowWork
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
-from hotspare.host.metrics import COLLECT_MS, ENDS_VALID_MS, GroupInput, ProcessMetrics
+from hotspare.host.metrics import COLLECT_MS, ENDS_VALID_MS, GroupInput, ProcessMetrics, WindowSamples
 from hotspare.host.watchdog.published_facts import FactsMemory, FactsPublisher
 from hotspare.telemetry.metrics import Metric, Samples
 
@@ -92,3 +93,36 @@ def test_a_lag_is_as_old_as_the_answer_of_the_bus() -> None:
     calls.pop()()
     assert own.lags({}) is None
     assert own.labels_of((0, 1)) == ("t", "1")
+
+
+class _Meter(WindowMeter):
+    """A meter with counts that a test sets."""
+
+    def __init__(self, work: dict[str, WindowWork]) -> None:
+        self._work = work
+
+    def by_window(self) -> dict[str, WindowWork]:
+        return self._work
+
+
+def test_the_busiest_windows_are_named_and_stay_so() -> None:
+    work = {f"q/{n}": WindowWork(n, 2 * n, n * 1_000_000) for n in range(5)}
+    own = WindowSamples(_Meter(work), 2)
+
+    def busy() -> dict[str, str]:
+        made = Samples({})
+        own.add(made, {"q/0": {"rows": 1}, "q/4": {"rows": 1}, "texts": {"rows": 1}})
+        shown = {line.split('"')[1] for line in made.lines.get(Metric.WINDOW_STATE, [])}
+        assert shown <= {"q/4", "texts"}
+        return {line.split('"')[1]: line.split()[-1] for line in made.lines[Metric.WINDOW_BUSY]}
+
+    assert busy() == {"other": "0.01"}  # too early to choose
+    work["q/4"].busy_ns = 1_000_000_000
+    assert busy() == {"q/3": "0.003", "q/4": "1.0", "other": "0.003"}
+    work["q/0"].busy_ns = 9_000_000_000
+    assert busy() == {"q/3": "0.003", "q/4": "1.0", "other": "9.003"}
+    all_named = WindowSamples(_Meter(work), 5)
+    made = Samples({})
+    all_named.add(made, {})
+    assert len(made.lines[Metric.WINDOW_BUSY]) == 5
+    assert 'hotspare_window_events_total{window="q/3",direction="out"} 6\n' in made.lines[Metric.WINDOW_EVENTS]

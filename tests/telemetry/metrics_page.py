@@ -46,7 +46,8 @@ backend shop
 ## Metrics of the engine
 
 All have the labels `engine` and `group`, and `shard` if the project is divided; `hotspare_metrics_omitted` has `engine` alone.
-Counters begin at 0 with each start of the engine.
+Counters begin at 0 with each start of the engine. If a process has more than 500 windows, the busiest ones of its first seconds
+have samples of their own, and all others are added as `window="other"`.
 
 This page is written by `make docs` from `src/hotspare/telemetry/metrics.py`; change the text there.
 

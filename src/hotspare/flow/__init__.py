@@ -17,4 +17,5 @@ __all__ = [
     "snapshot_content",
     "upgrade",
     "warm",
+    "window_meter",
 ]

@@ -21,6 +21,7 @@ from hotspare.flow.poison import Poison, retry_and_bisect, with_refused
 from hotspare.flow.project_state import OutputId, PartitionKey, State
 from hotspare.flow.snapshot import FrozenProjectState, freeze, restore
 from hotspare.flow.step import fresh_state, step
+from hotspare.flow.window_meter import WindowMeter
 from hotspare.rows.batch import TRACE_PREFIX, decoded_schema
 from hotspare.rows.chunk import EXTRA_ROWS_MAX
 from hotspare.rows.merged import MergedRows
@@ -86,6 +87,7 @@ class Pipeline:
         """The places that are computed without limits, because another engine is known to have passed them."""
         self._stopped_at: CallPlace | None = None
         self._skew_max_us: int | None = None
+        self._meter: WindowMeter | None = None
         self._merge = self._new_merge([(topic, 0) for topic in range(len(plan.entries))])
 
     @classmethod
@@ -240,11 +242,15 @@ class Pipeline:
 
     def _step(self, state: State, rows: MergedRows, refused: Sequence[Poison] = ()) -> Iterator[dict[str, pa.RecordBatch]]:
         calls = replace(self._calls, failed=(*self._calls.failed, *refused)) if refused else self._calls
-        return step(self.plan, state, rows, lambda: self._extra_rows, calls)
+        return step(self.plan, state, rows, lambda: self._extra_rows, calls, self._meter)
 
     def _after_step(self) -> None:
         self._residence.evict_between_steps()
         self._memory = self._residence.counts()
+
+    def attach_meter(self, meter: WindowMeter) -> None:
+        """Counts what windows process in `meter` from the next step on."""
+        self._meter = meter
 
     def attach_board(self, slot: CallSlot) -> None:
         """Shows calls of user code in `slot` from the next step on."""

@@ -33,6 +33,7 @@ from hotspare.flow.outputs import (
 from hotspare.flow.plan import Plan
 from hotspare.flow.poison import WindowFailure
 from hotspare.flow.project_state import PartitionKey, Passed, State, StreamState
+from hotspare.flow.window_meter import WindowMeter
 from hotspare.model.events import Flag, Opcode
 from hotspare.model.project import EVERY_SLOT, Resident, WindowId
 from hotspare.model.types import Schema
@@ -86,11 +87,12 @@ class Dataflow:
         extra_rows_max: Callable[[], int],
         calls: CodeCalls,
         refused: Mapping[int, RefusedRanks],
+        meter: WindowMeter | None = None,
     ) -> None:
-        """`refused`: what nodes refuse by decision, by node number."""
+        """`refused`: what nodes refuse by decision, by node number. `meter` counts what nodes process; None: nothing does."""
         count = len(plan.nodes)
         self._plan, self._state, self._batch, self._door = plan, state, batch, door
-        self._calls, self._decided = calls, refused
+        self._calls, self._decided, self._meter = calls, refused, meter
         self._timeline, self._extra_rows_max = timeline, extra_rows_max
         self._rows, self._all_beats = batch.num_rows, timeline
         """The batch's row count, and its timeline with all heartbeats and the row limit of the current part."""
@@ -150,7 +152,11 @@ class Dataflow:
             inputs, until = [None if self._has_begun else self._events(topic, node.operator.schema)], self._rows
         if node.in_head:
             self._until[i] = until
-            return self._route_outputs(i, OperatorResult(inputs[0])) if topic is not None and inputs[0] is not None else None
+            if topic is None or inputs[0] is None:
+                return None
+            if self._meter is not None:
+                self._meter.record_head(i, len(inputs[0]))
+            return self._route_outputs(i, OperatorResult(inputs[0]))
         decided = self._decided.get(i)
         if decided is not None:
             inputs, bad = decided.without_refused(node, inputs, self._state.strings)
@@ -163,7 +169,7 @@ class Dataflow:
         if decided is not None:
             beats, bad = decided.without_beats(node, beats)
             self._refuse(i, bad)
-        applied = self._applied(i, inputs, beats)
+        applied = self._applied(i, inputs, beats) if self._meter is None else self._metered(i, inputs, beats, self._meter)
         self._given[i] = until
         self._has_more[i] = applied.until is not None
         self._until[i] = until if applied.until is None else applied.until
@@ -191,6 +197,13 @@ class Dataflow:
             raise WindowFailure(node.window, i, error) from error
         finally:
             slot.end_window()
+
+    def _metered(self, i: int, inputs: Sequence[Chunk | None], beats: Timeline, meter: WindowMeter) -> OperatorResult:
+        """Returns the result of `_applied`, and counts the rows and the time in `meter`."""
+        begun_ns = meter.clock_ns()
+        applied = self._applied(i, inputs, beats)
+        meter.record(i, begun_ns, inputs, applied.chunk)
+        return applied
 
     def _events(self, topic: int, schema: Schema) -> Chunk | None:
         """Returns the decoded events of one topic, or None if the batch has no events of that topic."""
@@ -326,33 +339,37 @@ def step(
     batch: MergedRows,
     extra_rows_max: Callable[[], int] = lambda: EXTRA_ROWS_MAX,
     calls: CodeCalls = NO_DECISIONS,
+    meter: WindowMeter | None = None,
 ) -> Iterator[dict[str, pa.RecordBatch]]:
     """Processes decoded rows of `plan.entry_schemas`, in merged order, and yields the outputs part by part. Each part maps names of
     streams to outputs; a traced window's name begins with `rows.batch.TRACE_PREFIX`.
 
     In one part a window emits at most three rows per input row, and `extra_rows_max()` more. `state` is changed in place and is
-    complete again (`is_whole`) when the last part is yielded. `calls`: how user code is called, and which calls are refused. Raises
-    PositionOrder, before any change, if a row does not follow the row before it in its partition.
+    complete again (`is_whole`) when the last part is yielded. `calls`: how user code is called, and which calls are refused.
+    `meter`: counts what windows process. Raises PositionOrder, before any change, if a row does not follow the row before it in its
+    partition.
 
     If user code shares state between windows (`scripting.shared`), rows are processed one at a time.
     """
     if batch.num_rows == 0:
         return
     if plan.shared is None:
-        yield from _stepped(plan, state, batch, extra_rows_max, calls)
+        yield from _stepped(plan, state, batch, extra_rows_max, calls, meter)
     else:
         _check_order(state, _batch_columns(plan, state, batch))
         plan.shared.attach_pages(state.pages)
-        yield from _one_by_one(plan, state, batch, calls)
+        yield from _one_by_one(plan, state, batch, calls, meter)
 
 
-def _one_by_one(plan: Plan, state: State, batch: MergedRows, calls: CodeCalls) -> Iterator[dict[str, pa.RecordBatch]]:
+def _one_by_one(
+    plan: Plan, state: State, batch: MergedRows, calls: CodeCalls, meter: WindowMeter | None
+) -> Iterator[dict[str, pa.RecordBatch]]:
     """Steps one row at a time, with a constant part size: through shared state, user code could see the order of rows and the
     parts."""
     waiting: list[dict[str, pa.RecordBatch]] = []
     count = 0
     for row in range(batch.num_rows):
-        for part in _stepped(plan, state, batch.slice(row, 1), lambda: EXTRA_ROWS_MAX, calls):
+        for part in _stepped(plan, state, batch.slice(row, 1), lambda: EXTRA_ROWS_MAX, calls, meter):
             state.is_whole = state.is_whole and row + 1 == batch.num_rows
             waiting.append(part)
             count += sum(made.num_rows for made in part.values())
@@ -363,7 +380,12 @@ def _one_by_one(plan: Plan, state: State, batch: MergedRows, calls: CodeCalls) -
 
 
 def _stepped(
-    plan: Plan, state: State, batch: MergedRows, extra_rows_max: Callable[[], int], calls: CodeCalls
+    plan: Plan,
+    state: State,
+    batch: MergedRows,
+    extra_rows_max: Callable[[], int],
+    calls: CodeCalls,
+    meter: WindowMeter | None,
 ) -> Iterator[dict[str, pa.RecordBatch]]:
     door = _batch_columns(plan, state, batch)
     passed = _check_order(state, door)
@@ -371,7 +393,7 @@ def _stepped(
     timeline = Timeline(door.time_us, door.beats, positions=door.positions, end_rank=door.end, slot=calls.slot)
     if calls.slot.is_watched and plan.code_nodes:
         calls.slot.begin_step(*(column.astype(np.int64).data.cast("B").cast("q") for column in door.positions))
-    work = Dataflow(plan, state, batch, door, timeline, extra_rows_max, calls, decided)
+    work = Dataflow(plan, state, batch, door, timeline, extra_rows_max, calls, decided, meter)
     state.is_whole = False
     while True:
         chunks, refused = work.next_part()

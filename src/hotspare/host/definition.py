@@ -12,6 +12,7 @@ from hotspare.base.shard import WHOLE, Shard
 from hotspare.bus.open import call_timeout_ms, read_interval_ms
 from hotspare.flow.pipeline import Pipeline
 from hotspare.flow.plan import Plan
+from hotspare.flow.window_meter import WindowMeter
 from hotspare.formats.csv.rows import CsvStyle, row_texts
 from hotspare.ha.effects.joining import ProjectIdentity
 from hotspare.ha.rules.settings import GroupSettings
@@ -40,19 +41,33 @@ def project_identity(project: Project, plan: Plan) -> ProjectIdentity:
 
 
 class PipelineFactory:
-    """Makes cores of one shard of a plan (`ha.core.CoreFactory`) and logs their traced events."""
+    """Makes cores of one shard of a plan (`ha.core.CoreFactory`) and logs their traced events. `meter` counts what the windows of
+    all these cores process; None: nothing does."""
 
-    def __init__(self, plan: Plan, log: Log, shard: Shard = WHOLE, residence: PageCache = NO_BUDGET) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        log: Log,
+        shard: Shard = WHOLE,
+        residence: PageCache = NO_BUDGET,
+        meter: WindowMeter | None = None,
+    ) -> None:
         self._plan = plan
         self._log = log
         self._shard = shard
         self._residence = residence
+        self._meter = meter
 
     def fresh(self) -> Pipeline:
-        return Pipeline.fresh(self._plan, self._trace, shard=self._shard.number, residence=self._residence)
+        return self._metered(Pipeline.fresh(self._plan, self._trace, shard=self._shard.number, residence=self._residence))
 
     def restore(self, header: bytes, pages: Mapping[str, bytes]) -> Pipeline:
-        return Pipeline.restore(self._plan, header, pages, self._trace, residence=self._residence)
+        return self._metered(Pipeline.restore(self._plan, header, pages, self._trace, residence=self._residence))
+
+    def _metered(self, pipeline: Pipeline) -> Pipeline:
+        if self._meter is not None:
+            pipeline.attach_meter(self._meter)
+        return pipeline
 
     def _trace(self, window: str, events: pa.RecordBatch) -> None:
         for row in row_texts(events, CsvStyle.EXACT):

@@ -14,6 +14,7 @@ import platform
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ from hotspare.bus.open import bus_servers
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.flow.head.head import Head
 from hotspare.flow.plan import Plan
+from hotspare.flow.window_meter import WindowMeter
 from hotspare.formats import arrow_block
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.effects.restoring import RestoreTarget
@@ -45,7 +47,7 @@ from hotspare.host.alive import is_alive
 from hotspare.host.background import Background, ConcurrentCalls
 from hotspare.host.clock import monotonic_ms, pause
 from hotspare.host.definition import PipelineFactory, project_identity
-from hotspare.host.metrics import GroupInput, GroupMetrics, ProcessMetrics
+from hotspare.host.metrics import WINDOWS_MAX, GroupInput, GroupMetrics, ProcessMetrics, WindowSamples
 from hotspare.host.options import EngineOptions
 from hotspare.host.recent_input import settings_of
 from hotspare.host.recovering_core import RecoveringCoreFactory, Recovery
@@ -214,12 +216,13 @@ class HostedGroup:
         )
         residence = page_cache_for(options.memory_bytes, options.page_folder, groups) or NO_BUDGET
         self._catch_up: CatchUp | None = None
+        meter = None if shared.metrics is None else WindowMeter(shared.plan, time.perf_counter_ns)
         self._is_reading, self._kept_back = False, list[HaEvent]()
-        pipelines = PipelineFactory(shared.plan, self._log, shard, residence)
+        pipelines = PipelineFactory(shared.plan, self._log, shard, residence, meter)
         cores = RecoveringCoreFactory(pipelines, self.recovery, shared.board.slot(number))
         definition = _definition(shared, self.name, self.topics, cores)
         self.member = _member(shared)
-        self._metrics = self._new_metrics(beside)
+        self._metrics = self._new_metrics(beside, meter, groups)
         self.engine = GroupEngine(definition, self.member, ports, spill)
         stack.callback(self.engine.close)
         self.connectors = ConnectorSet(
@@ -235,8 +238,8 @@ class HostedGroup:
         )
         stack.callback(self.connectors.stop)
 
-    def _new_metrics(self, beside: ConcurrentCalls) -> GroupMetrics | None:
-        if self._shared.metrics is None:
+    def _new_metrics(self, beside: ConcurrentCalls, meter: WindowMeter | None, groups: int) -> GroupMetrics | None:
+        if self._shared.metrics is None or meter is None:
             return None
         return GroupMetrics(
             self._shared.metrics,
@@ -247,6 +250,7 @@ class HostedGroup:
             status=lambda: self.engine.status(),
             connectors=lambda: self.connectors.facts(),
             has_caught_up=lambda: self.has_caught_up,
+            windows=WindowSamples(meter, max(1, WINDOWS_MAX // groups)),
         )
 
     def _after_actions(self) -> None:

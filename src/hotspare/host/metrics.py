@@ -17,6 +17,7 @@ from hotspare.base.errors import BusError
 from hotspare.base.shard import Shard
 from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Member
+from hotspare.flow.window_meter import WindowMeter, WindowWork
 from hotspare.ha.events import HaEvent, HaEventKind
 from hotspare.ha.group import GroupStatus
 from hotspare.ha.ports import ConnectorFacts
@@ -30,6 +31,12 @@ COLLECT_MS = 1_000
 ENDS_VALID_MS = 5_000
 """The age at which end offsets count as unknown: the bus has not answered since."""
 _ROLES = [role.value for role in Role]
+WINDOWS_MAX = 500
+"""The maximum of windows of a process with samples of their own."""
+OTHER = "other"
+"""The name under which all other windows are added."""
+_CHOOSE_AFTER_NS = 1_000_000_000
+"""The busy time of all windows after which the busiest ones are chosen."""
 _FACTS_BYTES_MAX = 1 << 17
 """The bytes that the text leaves for the facts."""
 PartitionKey = tuple[int, int]
@@ -115,6 +122,43 @@ class GroupInput:
         return inbound[index].name if index < len(inbound) else str(index), str(number)
 
 
+class WindowSamples:
+    """The samples of the windows of one group, of which at most `windows_max` are named. Which ones is chosen once: a counter that
+    moved to another name would seem to begin again."""
+
+    def __init__(self, meter: WindowMeter, windows_max: int = WINDOWS_MAX) -> None:
+        self._meter = meter
+        self._windows_max = windows_max
+        self._named: frozenset[str] | None = None
+
+    def add(self, samples: Samples, state_bytes: Mapping[str, Mapping[str, int]]) -> None:
+        """Adds rows, time, and `state_bytes`, by window and kind."""
+        windows = self._meter.by_window()
+        if self._named is None:
+            self._named = self._chosen(windows)
+        named = self._named or frozenset()
+        others = [work for name, work in windows.items() if name not in named]
+        rows = {name: work for name, work in windows.items() if name in named}
+        if others:
+            total = (sum(each) for each in zip(*((o.rows_in, o.rows_out, o.busy_ns) for o in others), strict=True))
+            rows[OTHER] = WindowWork(*total)
+        for name, work in rows.items():
+            samples.add(Metric.WINDOW_EVENTS, work.rows_in, name, "in")
+            samples.add(Metric.WINDOW_EVENTS, work.rows_out, name, "out")
+            samples.add(Metric.WINDOW_BUSY, work.busy_ns / 1e9, name)
+        for name, sizes in sorted(state_bytes.items()):
+            if name in named or name not in windows:
+                for kind, size in sorted(sizes.items()):
+                    samples.add(Metric.WINDOW_STATE, size, name, kind)
+
+    def _chosen(self, windows: Mapping[str, WindowWork]) -> frozenset[str] | None:
+        if len(windows) <= self._windows_max:
+            return frozenset(windows)
+        if sum(work.busy_ns for work in windows.values()) < _CHOOSE_AFTER_NS:
+            return None
+        return frozenset(sorted(windows, key=lambda name: (-windows[name].busy_ns, name))[: self._windows_max])
+
+
 @dataclass(slots=True)
 class GroupMetrics:
     """The metrics of one group of this process. The group calls `after_actions` while it holds its lock."""
@@ -127,6 +171,7 @@ class GroupMetrics:
     status: Callable[[], GroupStatus]
     connectors: Callable[[], Mapping[str, ConnectorFacts]]
     has_caught_up: Callable[[], bool]
+    windows: WindowSamples
     wall_us: Callable[[], int] = lambda: time.time_ns() // 1_000
     _collected_ms: int | None = None
     _role: tuple[Role, int] | None = None
@@ -173,7 +218,9 @@ class GroupMetrics:
         _add_outputs(samples, status)
         _add_snapshots(samples, status)
         _add_connectors(samples, self.connectors())
-        _add_memory(samples, status)
+        self.windows.add(samples, status.memory_by_window)
+        for kind, size in sorted(status.memory_by_kind.items()):
+            samples.add(Metric.MEMORY, size, kind)
         return samples
 
     def _add_role(self, samples: Samples, status: GroupStatus) -> None:
@@ -227,11 +274,3 @@ def _add_connectors(samples: Samples, connectors: Mapping[str, ConnectorFacts]) 
     for name, facts in sorted(connectors.items()):
         samples.add_state(Metric.CONNECTOR_STATE, facts.state, CONNECTOR_STATES, name)
         samples.add(Metric.CONNECTOR_EVENTS, facts.rows, name)
-
-
-def _add_memory(samples: Samples, status: GroupStatus) -> None:
-    for kind, size in sorted(status.memory_by_kind.items()):
-        samples.add(Metric.MEMORY, size, kind)
-    for window, sizes in sorted(status.memory_by_window.items()):
-        for kind, size in sorted(sizes.items()):
-            samples.add(Metric.WINDOW_STATE, size, window, kind)

@@ -131,6 +131,18 @@ class Metric(Enum):
     )
     MEMORY = "hotspare_state_bytes", _GAUGE, ("kind",), "memory of the windows' state by kind, if it has a budget (--memory)"
     OMITTED = "hotspare_metrics_omitted", _GAUGE, (), "metrics that are missing because the text would be too long"
+    WINDOW_EVENTS = (
+        "hotspare_window_events_total",
+        _COUNTER,
+        ("window", "direction"),
+        "events that a window received (`in`) and emitted (`out`) since the engine's start",
+    )
+    WINDOW_BUSY = (
+        "hotspare_window_busy_seconds_total",
+        _COUNTER,
+        ("window",),
+        "time for which a window computed since the engine's start, without what the head computes",
+    )
     WINDOW_STATE = (
         "hotspare_window_state_bytes",
         _GAUGE,
