@@ -129,6 +129,12 @@ def test_the_answers_follow_the_role_and_agree_with_the_status(made: Any) -> Non
     wait_until(lambda: engines.is_ok("one", "/standby"), "the killed engine is a spare", WAIT_S)
     assert [engines.is_ok(name, "/active") for name in ("one", "two")] == [False, True]
     assert engines.values("one")["hotspare_engine_starts_total",] == 2
+    site.publish("i,n,500,1.5,1\n", "later.csv")
+    wait_until(lambda: engines.values("two")["hotspare_failover_seconds_count", "total"] == 1, "a whole promotion", WAIT_S, 0.2)
+    values = engines.values("two")
+    assert values["hotspare_window_events_total", "sales/kept", "in"] >= 200
+    assert values["hotspare_window_busy_seconds_total", "sales/kept"] > 0
+    assert min(values[f"hotspare_{what}_seconds_count",] for what in ("step", "commit")) > 0
 
 
 def test_the_parent_answers_while_user_code_does_not_end(made: Any) -> None:

@@ -12,8 +12,9 @@ import pytest
 from hotspare.base.errors import BusUnavailable
 from hotspare.bus.contract import Partition
 from hotspare.flow.window_meter import WindowMeter, WindowWork
+from hotspare.ha.events import HaDuration
 from hotspare.ha.rules.settings import GroupTopics, InboundTopic
-from hotspare.host.metrics import COLLECT_MS, ENDS_VALID_MS, GroupInput, ProcessMetrics, WindowSamples
+from hotspare.host.metrics import COLLECT_MS, ENDS_VALID_MS, GroupDurations, GroupInput, ProcessMetrics, WindowSamples
 from hotspare.host.watchdog.published_facts import FactsMemory, FactsPublisher
 from hotspare.telemetry.metrics import Metric, Samples
 
@@ -126,3 +127,18 @@ def test_the_busiest_windows_are_named_and_stay_so() -> None:
     all_named.add(made, {})
     assert len(made.lines[Metric.WINDOW_BUSY]) == 5
     assert 'hotspare_window_events_total{window="q/3",direction="out"} 6\n' in made.lines[Metric.WINDOW_EVENTS]
+
+
+def test_durations_are_counted_in_seconds() -> None:
+    own, made = GroupDurations(), Samples({})
+    own.observe_ms(HaDuration.PART, 40)
+    own.observe_ms(HaDuration.COMMIT, 70_000)
+    own.add_promotion({"election_ms": 10, "fencing_ms": 20, "reading_ms": 30, "first_output_ms": 40, "total_ms": 100})
+    own.add_to(made)
+    lines = {line.rpartition(" ")[0]: line.split()[-1] for each in made.lines.values() for line in each}
+    assert (lines['hotspare_step_seconds_bucket{le="0.025"}'], lines['hotspare_step_seconds_bucket{le="0.05"}']) == ("0", "1")
+    assert (lines['hotspare_commit_seconds_bucket{le="60.0"}'], lines["hotspare_commit_seconds_sum"]) == ("0", "70.0")
+    parts = {
+        part: lines[f'hotspare_failover_seconds_sum{{part="{part}"}}'] for part in ("election", "fence", "read", "first_output")
+    }
+    assert parts == {"election": "0.01", "fence": "0.02", "read": "0.03", "first_output": "0.04"}

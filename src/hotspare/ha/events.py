@@ -1,4 +1,4 @@
-"""Defines the events that a group reports to its host: a closed list, for logs, metrics and tests."""
+"""Defines the events and durations that a group reports to its host: closed lists, for logs, metrics and tests."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ class HaEventKind(Enum):
     """Events of a source window have members that no field has, which are ignored; reported once per window."""
     WARMED = "warmed"
     """An engine that makes its state from recent input has made progress; the sentence names it."""
+
+
+class HaDuration(Enum):
+    """The durations that a group observes for its host: a closed list, for metrics."""
+
+    PART = "part"
+    """Computing a part of a batch."""
+    COMMIT = "commit"
+    """A transaction that succeeded, from its begin until the engine has recorded its result."""
 
 
 @dataclass(frozen=True, slots=True)

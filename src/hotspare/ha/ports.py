@@ -15,7 +15,7 @@ from hotspare.bus.contract import Bus
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.ha.calls.background_repeater import BackgroundRepeater
 from hotspare.ha.calls.pending_call import PendingCall, run_inline
-from hotspare.ha.events import HaEvent
+from hotspare.ha.events import HaDuration, HaEvent
 from hotspare.ha.rules.view import PeerPort
 from hotspare.stores.contract import Store
 
@@ -67,6 +67,10 @@ class ConnectorFacts:
     retry_in_ms: int | None = None
 
 
+def _ignore_duration(_: HaDuration, __: int) -> None:
+    """Does nothing, for hosts that measure nothing."""
+
+
 def _do_nothing() -> None:
     """Does nothing, for hosts that observe no group."""
 
@@ -99,6 +103,7 @@ class Ports:
                           that a step need not take turns with it at the interpreter
     open_store            opens another store than the group's, to persist a snapshot there; the caller closes it
     connectors            returns the facts of each connector of this engine, by `query/window/connector`, for users
+    observe_ms            receives a duration, from the thread that holds the group's lock; must neither block nor raise
     after_actions         called after each run of the HA loop and each part of a batch, by the thread that holds the group's lock;
                           must neither block nor raise
     """
@@ -125,4 +130,5 @@ class Ports:
     yield_to_steps: Callable[[], None] = _yield_to_nothing
     open_store: Callable[[str], Store] = _no_store
     connectors: Callable[[], Mapping[str, ConnectorFacts]] = _no_connectors
+    observe_ms: Callable[[HaDuration, int], None] = _ignore_duration
     after_actions: Callable[[], None] = _do_nothing

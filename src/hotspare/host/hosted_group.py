@@ -36,7 +36,7 @@ from hotspare.flow.window_meter import WindowMeter
 from hotspare.formats import arrow_block
 from hotspare.ha.effects.joining import StartPlan
 from hotspare.ha.effects.restoring import RestoreTarget
-from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.events import HaDuration, HaEvent, HaEventKind
 from hotspare.ha.group import GroupDefinition, GroupEngine
 from hotspare.ha.peers import PeerLink, PeerServer
 from hotspare.ha.ports import Ports
@@ -209,6 +209,7 @@ class HostedGroup:
             set_read_interval_ms=lambda interval_ms: pace.set_interval(interval_ms / 1_000, number),
             restrict_reading=lambda partitions: pace.restrict_reading(partitions, number),
             connectors=lambda: self.connectors.facts(),
+            observe_ms=self._observe_ms,
             after_actions=self._after_actions,
         )
         self.recovery = Recovery(
@@ -220,10 +221,9 @@ class HostedGroup:
         self._is_reading, self._kept_back = False, list[HaEvent]()
         pipelines = PipelineFactory(shared.plan, self._log, shard, residence, meter)
         cores = RecoveringCoreFactory(pipelines, self.recovery, shared.board.slot(number))
-        definition = _definition(shared, self.name, self.topics, cores)
         self.member = _member(shared)
         self._metrics = self._new_metrics(beside, meter, groups)
-        self.engine = GroupEngine(definition, self.member, ports, spill)
+        self.engine = GroupEngine(_definition(shared, self.name, self.topics, cores), self.member, ports, spill)
         stack.callback(self.engine.close)
         self.connectors = ConnectorSet(
             shared.plan.resolved,
@@ -252,6 +252,10 @@ class HostedGroup:
             has_caught_up=lambda: self.has_caught_up,
             windows=WindowSamples(meter, max(1, WINDOWS_MAX // groups)),
         )
+
+    def _observe_ms(self, kind: HaDuration, duration_ms: int) -> None:
+        if self._metrics is not None:
+            self._metrics.durations.observe_ms(kind, duration_ms)
 
     def _after_actions(self) -> None:
         if self._metrics is not None:

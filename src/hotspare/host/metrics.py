@@ -18,14 +18,14 @@ from hotspare.base.shard import Shard
 from hotspare.bus.contract import Partition
 from hotspare.coordination.contract import Member
 from hotspare.flow.window_meter import WindowMeter, WindowWork
-from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.events import HaDuration, HaEvent, HaEventKind
 from hotspare.ha.group import GroupStatus
 from hotspare.ha.ports import ConnectorFacts
 from hotspare.ha.rules.facts import Contact
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.host.watchdog.published_facts import FactsPublisher, publisher_of_parent
-from hotspare.telemetry.metrics import Metric, Samples, exposition
+from hotspare.telemetry.metrics import Histogram, Metric, Samples, exposition
 
 COLLECT_MS = 1_000
 ENDS_VALID_MS = 5_000
@@ -159,6 +159,38 @@ class WindowSamples:
         return frozenset(sorted(windows, key=lambda name: (-windows[name].busy_ns, name))[: self._windows_max])
 
 
+_PARTS = {
+    "election": "election_ms",
+    "fence": "fencing_ms",
+    "read": "reading_ms",
+    "first_output": "first_output_ms",
+    "total": "total_ms",
+}
+"""The number of the event PROMOTED that each part of a promotion took."""
+
+
+class GroupDurations:
+    """How long parts of batches, commits and promotions of one group took, since the engine's start."""
+
+    def __init__(self) -> None:
+        self._by_kind = {HaDuration.PART: Histogram(), HaDuration.COMMIT: Histogram()}
+        self._parts = {part: Histogram() for part in _PARTS}
+
+    def observe_ms(self, kind: HaDuration, duration_ms: int) -> None:
+        self._by_kind[kind].observe(duration_ms / 1_000)
+
+    def add_promotion(self, numbers: Mapping[str, int]) -> None:
+        """Adds the parts of a promotion. `numbers`: those of the event PROMOTED."""
+        for part, name in _PARTS.items():
+            self._parts[part].observe(numbers[name] / 1_000)
+
+    def add_to(self, samples: Samples) -> None:
+        samples.add_histogram(Metric.STEP, self._by_kind[HaDuration.PART])
+        samples.add_histogram(Metric.COMMIT, self._by_kind[HaDuration.COMMIT])
+        for part, histogram in self._parts.items():
+            samples.add_histogram(Metric.FAILOVER, histogram, part)
+
+
 @dataclass(slots=True)
 class GroupMetrics:
     """The metrics of one group of this process. The group calls `after_actions` while it holds its lock."""
@@ -172,6 +204,7 @@ class GroupMetrics:
     connectors: Callable[[], Mapping[str, ConnectorFacts]]
     has_caught_up: Callable[[], bool]
     windows: WindowSamples
+    durations: GroupDurations = field(default_factory=GroupDurations)
     wall_us: Callable[[], int] = lambda: time.time_ns() // 1_000
     _collected_ms: int | None = None
     _role: tuple[Role, int] | None = None
@@ -181,6 +214,8 @@ class GroupMetrics:
     def record_event(self, event: HaEvent) -> None:
         if event.kind is HaEventKind.ROLE_CHANGED:
             self._role_changes[event.reason] = self._role_changes.get(event.reason, 0) + 1
+        elif event.kind is HaEventKind.PROMOTED:
+            self.durations.add_promotion(event.numbers)
 
     def after_actions(self, role: Role, epoch: int) -> None:
         """Collects and publishes if that is due, or if role or epoch are others than before."""
@@ -218,6 +253,7 @@ class GroupMetrics:
         _add_outputs(samples, status)
         _add_snapshots(samples, status)
         _add_connectors(samples, self.connectors())
+        self.durations.add_to(samples)
         self.windows.add(samples, status.memory_by_window)
         for kind, size in sorted(status.memory_by_kind.items()):
             samples.add(Metric.MEMORY, size, kind)

@@ -13,7 +13,7 @@ from enum import Enum
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 """The type of the text, for HTTP."""
-SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+SECONDS_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """The upper bounds of the buckets of durations, in seconds; one more bucket takes all greater ones."""
 
 
@@ -116,6 +116,20 @@ class Metric(Enum):
         _GAUGE,
         (),
         "whether the last write or confirmation of a snapshot failed (0 or 1)",
+    )
+    FAILOVER = (
+        "hotspare_failover_seconds",
+        _HISTOGRAM,
+        ("part",),
+        "duration of each part of the engine's promotions: `election`, from noticing that no engine is active; `fence`; `read`; "
+        "`first_output`, until it is committed; `total` is all of them",
+    )
+    STEP = "hotspare_step_seconds", _HISTOGRAM, (), "time to compute a part of a batch, in whole milliseconds"
+    COMMIT = (
+        "hotspare_commit_seconds",
+        _HISTOGRAM,
+        (),
+        "time of a successful transaction of outputs and progress, in whole milliseconds",
     )
     CONNECTOR_STATE = (
         "hotspare_connector_state",

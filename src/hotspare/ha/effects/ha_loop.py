@@ -13,7 +13,7 @@ import pyarrow as pa
 from hotspare.base.inbound_role import InboundRole
 from hotspare.flow.head.unknown_members import sentence_of, unknown_of
 from hotspare.ha.effects import committed, hung_calls, inbound_check, perform, recording, snapshots, warming
-from hotspare.ha.events import HaEvent, HaEventKind
+from hotspare.ha.events import HaDuration, HaEvent, HaEventKind
 from hotspare.ha.group_state import GroupState, view_of
 from hotspare.ha.ports import Ports
 from hotspare.ha.rules import actions as do
@@ -84,7 +84,9 @@ def process_batch(state: GroupState, ports: Ports, decoded: pa.RecordBatch | pa.
     state.core.limit_part_rows(state.part_rows.next)
     for outputs in state.core.compute_parts(decoded, limit_rows):
         if state.core.stopped_at is None:
-            _record_part_cost(state, taken, ports.clock_ms() - begun_ms)
+            took_ms = ports.clock_ms() - begun_ms
+            ports.observe_ms(HaDuration.PART, took_ms)
+            _record_part_cost(state, taken, took_ms)
             taken = 0
             _hold(state, ports, outputs)
             if not state.lease.has_progressed:

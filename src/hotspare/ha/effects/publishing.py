@@ -20,7 +20,7 @@ from hotspare.base.errors import (
 )
 from hotspare.bus.contract import Bus, Commit, Outgoing, Partition, Progress
 from hotspare.ha.effects import committed, recording
-from hotspare.ha.events import HaEventKind
+from hotspare.ha.events import HaDuration, HaEventKind
 from hotspare.ha.group_state import GroupState, stream_views, view_of
 from hotspare.ha.outputs.blocks import Block, messages_of
 from hotspare.ha.outputs.held import mark_of
@@ -56,7 +56,7 @@ def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
     """Waits for the transaction under way and records its result, also if it is Fenced, UnknownResult or MessageTooLarge. Raises
     BusUnavailable or BusLocked, after which nothing was written."""
     assert state.transaction is not None
-    following, call = state.transaction.content, state.transaction.call
+    following, call, begun_ms = state.transaction.content, state.transaction.call, state.transaction.begun_ms
     state.transaction = None
     try:
         call.wait()
@@ -66,6 +66,7 @@ def await_commit(_: do.AwaitCommit, state: GroupState, ports: Ports) -> None:
     commit = following.commit
     recording.record_bus_unlocked(state)
     now_ms = ports.clock_ms()
+    ports.observe_ms(HaDuration.COMMIT, now_ms - begun_ms)
     # a commit of outputs counts as a sign of life: behind a pipeline that hangs, held outputs come to an end
     has_moved = state.lease.has_progressed or bool(commit.messages)
     state.lease = replace(state.lease, has_progressed=has_moved, committing_since_ms=None, fruitless_since_ms=None)
