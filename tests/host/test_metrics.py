@@ -69,6 +69,20 @@ def test_the_groups_of_a_process_are_published_together_about_once_a_second(memo
     assert [each["looked_ns"] for each in found.facts["groups"]] == [10_000 * 1_000_000] * 2
 
 
+def test_too_many_groups_omit_metrics_and_then_age() -> None:
+    small = FactsMemory(1 << 10)
+    metrics = ProcessMetrics(FactsPublisher(os.dup(small.descriptor), 0), "one", Clock().ns)
+    metrics.record("a", {"group": "a"}, samples("a" * 900, 1))
+    metrics.publish()
+    found = small.read()
+    assert found is not None and b'hotspare_metrics_omitted{engine="one"} 1' in found.text
+    for number in range(100):
+        metrics.record(f"g{number}", {"group": f"g{number}"}, samples("g", 1))
+    metrics.publish()
+    assert small.read() == found
+    os.close(small.descriptor)
+
+
 def test_a_lag_is_as_old_as_the_answer_of_the_bus() -> None:
     clock, ends, calls = Clock(), [7, 7], list[Callable[[], None]]()
 

@@ -7,6 +7,7 @@ group, and no decision depends on it.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -37,8 +38,6 @@ OTHER = "other"
 """The name under which all other windows are added."""
 _CHOOSE_AFTER_NS = 1_000_000_000
 """The busy time of all windows after which the busiest ones are chosen."""
-_FACTS_BYTES_MAX = 1 << 17
-"""The bytes that the text leaves for the facts."""
 PartitionKey = tuple[int, int]
 
 
@@ -64,13 +63,15 @@ class ProcessMetrics:
             self.publish()
 
     def publish(self) -> None:
-        """Publishes the newest facts and samples of all groups."""
+        """Publishes the newest facts and samples of all groups. If the facts alone are too long, the publication before remains,
+        and ages."""
         with self._lock:
             self._published_ns = self._clock_ns()
             parts = [self._groups[name] for name in sorted(self._groups)]
             facts = {"engine": self.engine, "published_ns": self._published_ns, "groups": [own for own, _ in parts]}
-            bytes_max = self._publisher.content_bytes_max - _FACTS_BYTES_MAX
-            self._publisher.publish(facts, exposition([own for _, own in parts], bytes_max, {"engine": self.engine}))
+            text = exposition([own for _, own in parts], self._publisher.text_bytes_max(facts), {"engine": self.engine})
+            with contextlib.suppress(ValueError):
+                self._publisher.publish(facts, text)
 
 
 def metrics_for_parent(engine: str) -> ProcessMetrics | None:
@@ -95,7 +96,10 @@ class GroupInput:
         """Starts to read the ends of the topics, unless an earlier call is still running."""
         if not self._is_reading:
             self._is_reading = True
-            self.start_call(self._read)
+            try:
+                self.start_call(self._read)
+            except RuntimeError:  # no thread can be started
+                self._is_reading = False
 
     def _read(self) -> None:
         try:

@@ -93,6 +93,10 @@ class FactsPublisher:
         """The maximum size of a publication: of its JSON document, one byte, and its text."""
         return self._area - _AREA_HEADER.size
 
+    def text_bytes_max(self, facts: Mapping[str, Any]) -> int:
+        """Returns the maximum size of a text that is published with `facts`; negative if the facts alone are too long."""
+        return self.content_bytes_max - len(json.dumps(facts).encode()) - 1
+
     def publish(self, facts: Mapping[str, Any], text: bytes) -> None:
         """Publishes `facts`, a JSON object, and `text`. Raises ValueError, and leaves the publication before, if they are too
         long."""
