@@ -7,6 +7,7 @@ __all__ = [
     "orders",
     "persist",
     "quarantine",
+    "quality",
     "report",
     "reset",
     "row_files",
