@@ -13,6 +13,7 @@ __all__ = [
     "row_files",
     "snapshots",
     "switchover",
+    "topics",
     "upgrade_steps",
     "upgrading",
     "watching",
