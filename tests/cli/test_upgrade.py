@@ -27,7 +27,7 @@ from hotspare.ha.effects.upgrading import agreement, record_cut_over
 from hotspare.ha.rules.upgrading import Agreement, CutOver, CutOverKind, ProjectVersion, StateSource
 from hotspare.host.definition import project_identity
 from hotspare.host.topics import group_topics
-from hotspare.operate.upgrade_steps import UpgradeMethod, UpgradeStep, perform_upgrade_step
+from hotspare.operate.upgrade_steps import UpgradeMethod, UpgradeOutcome, UpgradeStep, UpgradeStepResult, perform_upgrade_step
 from hotspare.operate.upgrading import GroupServices, UpgradePlan, UpgradeRequest, plan_upgrade, upgrade
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.load import load_text
@@ -248,7 +248,7 @@ def test_no_shard_is_left_with_one_project_before_all_can_be(kept: Kept, way: Up
     put_snapshots(kept.store, OTHER_GROUP)
     groups, leads = (GROUP, OTHER_GROUP), "1" if way is UpgradeMethod.FINISH else "0"
 
-    def take(way: UpgradeMethod) -> list[str]:
+    def take(way: UpgradeMethod) -> list[UpgradeStepResult]:
         found = [_planned(kept, CHANGED, group=group) for group in groups]
         return list(perform_upgrade_step(way, UpgradeStep(found[0][1], "hotspare", 2, 0.1), [each for each, _ in found]))
 
@@ -257,7 +257,7 @@ def test_no_shard_is_left_with_one_project_before_all_can_be(kept: Kept, way: Up
         assert known is not None
         return known.other is not None
 
-    assert all("engines of the changed project may start" in text for text in take(UpgradeMethod.BESIDE))
+    assert [each.outcome for each in take(UpgradeMethod.BESIDE)] == [UpgradeOutcome.OFFERED] * 2
     kept.coordination.campaign(GROUP, 0, engine(kept, "one", leads, "active"), 60_000)
     if way is UpgradeMethod.FINISH:
         with pytest.raises(UsageError, match=OTHER_GROUP):

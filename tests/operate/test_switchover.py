@@ -1,4 +1,4 @@
-"""The shards that move so that no engine is active for more than its share of them (SPEC K9)."""
+"""The facts of a switch-over, and the shards that move so that no engine has more than its share of them (SPEC C3, K9)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotspare.operate.switchover import moves_to_spread
+from hotspare.coordination.contract import Member
+from hotspare.coordination.memory import MemoryCoordination
+from hotspare.operate.switchover import Switchover, moves_to_spread, request_switchover_and_wait, switch_over
 
+GROUP, LEASE_MS = "p.shop", 3_600_000
 SHARDS_OF = st.integers(1, 9).map(lambda count: [f"p.shop/{number}" for number in range(count)])
 
 
@@ -31,3 +34,20 @@ def test_nobody_gets_a_shard_who_is_no_spare_of_it() -> None:
     active = dict.fromkeys(("g/0", "g/1", "g/2"), "a") | {"g/3": ""}
     assert moves_to_spread(active, {"g/0": [], "g/1": ["b"], "g/2": ["b"], "g/3": ["b"]}) == {"g/1": "b"}
     assert moves_to_spread({"g/0": "a"}, {"g/0": ["b"]}) == {}
+
+
+def _member(engine: str) -> Member:
+    return Member(engine, "", 1, 1, "host", "", "", "", "standby", {}, {})
+
+
+def test_a_switch_over_names_the_engine_before_and_after() -> None:
+    service = MemoryCoordination().client()
+    for engine in ("a", "b"):
+        service.refresh_member(GROUP, _member(engine))
+    assert service.campaign(GROUP, 0, _member("a"), LEASE_MS) == 1
+    same = switch_over(service, GROUP, "a", 0)
+    assert (same, same.has_moved) == (Switchover("a", 1, "a", 1), False)
+    before = service.leader(GROUP)
+    assert service.campaign(GROUP, 1, _member("b"), LEASE_MS) == 2
+    moved = request_switchover_and_wait(service, GROUP, before, "", 0)
+    assert (moved, moved.has_moved) == (Switchover("b", 2, "a", 1), True)

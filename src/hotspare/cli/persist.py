@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotspare.cli.shared.places import PATH_OR_URL, BusOption, CoordinationOption, StoreOption
+from hotspare.telemetry.secrets import masked
+
+if TYPE_CHECKING:
+    from hotspare.ha.effects.persisting import PersistRequestState
 
 
 def command(
@@ -57,7 +61,23 @@ def command(
         for name in groups:
             if running[name]:
                 with progress_bar("persist") as show:
-                    told = await_persist_outcome(sources.coordination, name, asked[name], timeout_s, lambda note: show(0, 0, note))
+                    done = await_persist_outcome(
+                        sources.coordination, name, asked[name], timeout_s, lambda state: show(0, 0, _progress(state))
+                    )
+                text = _persisted(done)
             else:
-                told = copy_without_engines(sources, name, request)
-            typer.echo(f"{name}: {told}")
+                info = copy_without_engines(sources, name, request)
+                place = f"{info.name} at position {info.order}, is copied to {masked(request.to)}"
+                text = f"no engine runs: its newest snapshot, {place}"
+            typer.echo(f"{name}: {text}")
+
+
+def _progress(state: PersistRequestState) -> str:
+    return f"engine {state.claims[-1]} writes it" if state.claims else "waits for an engine"
+
+
+def _persisted(done: PersistRequestState) -> str:
+    assert done.outcome is not None
+    outcome, where = done.outcome, masked(done.request.to) or "the group's store"
+    size = f"{outcome.bytes} bytes, in {outcome.took_ms} ms"
+    return f"snapshot {outcome.name} at position {outcome.order} is in {where}, written by {outcome.engine}: {size}"

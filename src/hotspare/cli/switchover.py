@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotspare.cli.shared.places import BusOption, CoordinationOption
+
+if TYPE_CHECKING:
+    from hotspare.operate.switchover import Switchover
 
 
 def command(
@@ -46,5 +49,12 @@ def command(
         if not moves:
             typer.echo(f"{application} is active already" if application else "every engine has its share already")
         for name, engine in moves.items():
-            told = switch_over(service, name, engine, timeout_s)
-            typer.echo(f"{name}: {told}" if len(groups) > 1 else told)
+            text = switchover_sentence(switch_over(service, name, engine, timeout_s))
+            typer.echo(f"{name}: {text}" if len(groups) > 1 else text)
+
+
+def switchover_sentence(done: Switchover) -> str:
+    """Returns a sentence on the active engine after a switch-over."""
+    if not done.has_moved:
+        return f"{done.engine} is active already"
+    return f"{done.engine} is active under epoch {done.epoch}, after {done.previous or 'no engine'}"

@@ -14,9 +14,8 @@ from hotspare.cli.shared.values import ProjectNameOption, SetOption, ShardsOptio
 
 if TYPE_CHECKING:
     from hotspare.flow.upgrade import Upgrade
-    from hotspare.operate.upgrade_steps import UpgradeMethod
-    from hotspare.operate.upgrading import UpgradePlan
-    from hotspare.stores.contract import SnapshotInfo
+    from hotspare.operate.upgrade_steps import ProjectEngines, UpgradeMethod, UpgradeStepResult
+    from hotspare.operate.upgrading import Upgraded, UpgradePlan
 
 _TimeoutOption = Annotated[
     float,
@@ -57,9 +56,9 @@ def command(
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.flow.plan import compile_plan
     from hotspare.flow.upgrade import Past
-    from hotspare.operate.groups import UnseenEngines, existing_bus, existing_coordination, refuse_if_alive
-    from hotspare.operate.upgrade_steps import UpgradeMethod, UpgradeStep, describe_agreement, perform_upgrade_step
-    from hotspare.operate.upgrading import GroupServices, UpgradeRequest, plan_upgrade, upgrade
+    from hotspare.operate.groups import UnseenEngines, existing_bus, existing_coordination
+    from hotspare.operate.upgrade_steps import UpgradeMethod, UpgradeStep, perform_upgrade_step, running_projects
+    from hotspare.operate.upgrading import GroupServices, UpgradeRequest, plan_upgrade, refuse_impossible, upgrade_stopped
     from hotspare.stores.open import default_store_url, open_store
 
     way = _way(beside=beside, lead=lead, finish=finish, back=back)
@@ -74,17 +73,17 @@ def command(
         name = loaded.project.name
         found = [plan_upgrade(group_name(prefix, name, shard), shard, wish, places) for shard in shards_of(shards)]
         _show(found)
+        refuse_impossible(found)
         step = UpgradeStep(places, checked_prefix(prefix), shards, timeout_s)
-        if dry_run or way is not UpgradeMethod.STOPPED:
-            states = (f"{each.group}: {describe_agreement(step, each)}" for each in found)
-            for line in states if dry_run else perform_upgrade_step(way, step, found):
-                typer.echo(line)
-            return
-        for each in (each for each in found if not each.is_done):
-            refuse_if_alive(service, each.group, UnseenEngines.GONE if force else UnseenEngines.UNKNOWN)
-        for each in found:
-            outcome = "runs this project already" if each.is_done else _outcome(upgrade(each, places))
-            typer.echo(f"{each.group}: {outcome}")
+        if dry_run:
+            for each in found:
+                typer.echo(f"{each.group}: {'; '.join(map(_project_text, running_projects(step, each)))}")
+        elif way is not UpgradeMethod.STOPPED:
+            for result in perform_upgrade_step(way, step, found):
+                typer.echo(f"{result.group}: {_step_text(result)}")
+        else:
+            for done in upgrade_stopped(found, places, UnseenEngines.GONE if force else UnseenEngines.UNKNOWN):
+                typer.echo(f"{done.group}: {_outcome(done)}")
 
 
 def _way(**said: bool) -> UpgradeMethod:
@@ -113,16 +112,12 @@ def _refuse_needless(way: UpgradeMethod, **said: bool) -> None:
 
 
 def _show(found: list[UpgradePlan]) -> None:
-    """Prints each distinct change once, under its first group. Raises UsageError if a group cannot be upgraded to the project."""
-    from hotspare.base.errors import UsageError
-
+    """Prints each distinct change once, under its first group."""
     shown: list[Upgrade] = []
     for each in found:
         if each.change not in shown:
             shown.append(each.change)
             _print_change(each.group, each.change)
-    if refusals := [refusal for each in found for refusal in each.change.refusals]:
-        raise UsageError("the project cannot be upgraded", detail="\n  ".join(dict.fromkeys(refusals)))
 
 
 def _print_change(group: str, change: Upgrade) -> None:
@@ -137,7 +132,33 @@ def _print_change(group: str, change: Upgrade) -> None:
         typer.echo(f"the topic of source window {window} is no longer read, and stays")
 
 
-def _outcome(info: SnapshotInfo | None) -> str:
-    if info is None:
+def _outcome(done: Upgraded) -> str:
+    if not done.has_changed:
+        return "runs this project already"
+    if done.start is None:
         return "upgraded; its engines rebuild their state from the topics: start them with the changed project"
-    return f"upgraded, from snapshot {info.name} at position {info.order}: start its engines with the changed project"
+    return f"upgraded, from snapshot {done.start.name} at position {done.start.order}: start its engines with the changed project"
+
+
+def _project_text(each: ProjectEngines) -> str:
+    what = "this project" if each.is_changed else "the other project"
+    active = f", {each.active} is active" if each.active else ""
+    return f"{what} {'leads' if each.is_leading else 'takes part'} (engines: {', '.join(each.engines) or 'none'}{active})"
+
+
+def _step_text(result: UpgradeStepResult) -> str:
+    from hotspare.cli.switchover import switchover_sentence
+    from hotspare.operate.upgrade_steps import UpgradeOutcome
+
+    moved = "" if result.switchover is None else switchover_sentence(result.switchover)
+    start = result.start
+    place = "from the topics" if start is None else f"from snapshot {start.name} at position {start.order}"
+    return {
+        UpgradeOutcome.DONE: "runs this project alone already",
+        UpgradeOutcome.OFFERED: f"engines of the changed project may start, {place}: start them, and continue with --lead when "
+        "they have caught up",
+        UpgradeOutcome.LEADS: moved,
+        UpgradeOutcome.TAKEN_BACK: f"{moved}; engines of the changed project end by themselves",
+        UpgradeOutcome.NOT_BEGUN: "does not run this project",
+        UpgradeOutcome.FINISHED: "the changed project is the only one; engines of the previous one end by themselves",
+    }[result.outcome]

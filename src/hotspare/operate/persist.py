@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 
 from hotspare.base.errors import StoreError, UsageError
 from hotspare.base.retry import Retry
@@ -12,6 +13,7 @@ from hotspare.ha.rules.facts import PersistRequest
 from hotspare.ha.rules.requests import FINISHED_KEPT_MAX
 from hotspare.ha.rules.roles import PARTICIPATING
 from hotspare.operate.groups import GroupSources, has_sign_of_life
+from hotspare.stores.contract import SnapshotInfo
 from hotspare.stores.open import open_store
 from hotspare.telemetry.secrets import masked
 
@@ -36,17 +38,19 @@ def request_snapshot(service: Coordination, group: str, engines: Sequence[Member
     return submit_persist_request(service, group, request)
 
 
-def await_persist_outcome(service: Coordination, group: str, number: int, timeout_s: float, report: Callable[[str], None]) -> str:
-    """Waits until request `number` is done, and returns a sentence on the result. `report` is called with sentences on the
-    progress. Raises StoreError if the snapshot could not be written, UsageError after `timeout_s` or if the result is not
-    stored.
+def await_persist_outcome(
+    service: Coordination, group: str, number: int, timeout_s: float, report: Callable[[PersistRequestState], None]
+) -> PersistRequestState:
+    """Waits until request `number` is done, and returns it with its outcome. `report` is called with the state of the request
+    after each look while it is unfinished. Raises StoreError if the snapshot could not be written, UsageError after `timeout_s` or
+    if the result is not stored.
     """
     known: PersistRequestState | None = None
     for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries():
         known = find_persist_request(service, group, number)
         if known is None or known.outcome is not None:
             break
-        report(f"engine {known.claims[-1]} writes it" if known.claims else "waits for an engine")
+        report(known)
     if known is None:
         what = f"the result of request {number} of group {group} is no longer kept: {FINISHED_KEPT_MAX} later requests are done"
         raise UsageError(what, hint="`hotspare state ls` shows the snapshots of a store")
@@ -54,24 +58,18 @@ def await_persist_outcome(service: Coordination, group: str, number: int, timeou
         who = f"engine {known.claims[-1]} has taken it" if known.claims else "no engine has taken it"
         detail = f"{who}; it may be restored only after the outputs before it are committed"
         raise UsageError(f"request {number} is not done after {timeout_s:g} s", detail=detail, hint="`hotspare status` shows it")
-    outcome = known.outcome
-    if outcome.failure:
-        raise StoreError(f"engine {outcome.engine} could not persist a snapshot of group {group}", detail=masked(outcome.failure))
-    where = masked(known.request.to) or "the group's store"
-    size = f"{outcome.bytes} bytes, in {outcome.took_ms} ms"
-    return f"snapshot {outcome.name} at position {outcome.order} is in {where}, written by {outcome.engine}: {size}"
+    if known.outcome.failure:
+        what = f"engine {known.outcome.engine} could not persist a snapshot of group {group}"
+        raise StoreError(what, detail=masked(known.outcome.failure))
+    return known
 
 
-def copy_without_engines(sources: GroupSources, group: str, request: PersistRequest) -> str:
-    """Copies the newest restorable snapshot of a group without running engines to `request.to`; returns a sentence. Raises
-    UsageError without a target or a store."""
+def copy_without_engines(sources: GroupSources, group: str, request: PersistRequest) -> SnapshotInfo:
+    """Copies the newest restorable snapshot of a group without running engines to `request.to`, and returns its description.
+    Raises UsageError without a target or a store."""
     if not request.to:
         raise UsageError(f"no engine of group {group} runs", hint="add --to PATH, to copy its newest snapshot there")
     if sources.store is None:
         raise UsageError(f"group {group} has no snapshot", hint="give --store URL, if its snapshots are elsewhere")
-    target = open_store(request.to)
-    try:
-        info = copy_newest_snapshot(sources.store, target, sources.coordination, group, request.keep)
-    finally:
-        target.close()
-    return f"no engine runs: its newest snapshot, {info.name} at position {info.order}, is copied to {masked(request.to)}"
+    with closing(open_store(request.to)) as target:
+        return copy_newest_snapshot(sources.store, target, sources.coordination, group, request.keep)

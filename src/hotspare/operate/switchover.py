@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from hotspare.base.errors import UsageError
 from hotspare.base.retry import Retry
@@ -16,8 +17,23 @@ from hotspare.operate.groups import SILENT_MS_MAX
 _POLL_S = 0.02
 
 
-def switch_over(service: Coordination, group: str, to: str, timeout_s: float) -> str:
-    """Moves the active role of a group to the engine `to`, "" for the best spare; returns a sentence on the new active engine.
+@dataclass(frozen=True, slots=True)
+class Switchover:
+    """The active engine of a group and its epoch, after a switch-over and before it; `previous` is "" if no engine was active."""
+
+    engine: str
+    epoch: int
+    previous: str
+    previous_epoch: int
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether an engine became active; False if the requested engine was active already."""
+        return self.epoch != self.previous_epoch
+
+
+def switch_over(service: Coordination, group: str, to: str, timeout_s: float) -> Switchover:
+    """Moves the active role of a group to the engine `to`, "" for the best spare.
 
     Raises UsageError if the group has no active engine, no spare or no engine `to`. Also raises UsageError if no engine, or
     another one, becomes active within `timeout_s`.
@@ -30,14 +46,13 @@ def switch_over(service: Coordination, group: str, to: str, timeout_s: float) ->
     if to and to not in names:
         raise UsageError(f"group {group} has no engine {to}", hint="engines: " + ", ".join(names))
     if to == before.holder:
-        return f"{to} is active already"
+        return Switchover(to, before.epoch, to, before.epoch)
     if [m.engine for m in members if STARTING not in m.detail] == [before.holder]:
         hint = "start another engine: the same command, on this machine or another"
         if names != [before.holder]:
             hint = "one is starting: wait until `hotspare status` shows it as a spare"
         raise UsageError(f"group {group} has no spare", hint=hint)
-    after = request_switchover_and_wait(service, group, before, to, timeout_s)
-    return f"{after.holder} is active under epoch {after.epoch}, after {before.holder}"
+    return request_switchover_and_wait(service, group, before, to, timeout_s)
 
 
 def groups_of_shards(groups: Sequence[str], shards: Collection[int]) -> list[str]:
@@ -101,9 +116,9 @@ def moves_to_spread(active: Mapping[str, str], spares: Mapping[str, Collection[s
         now[group] = moved[group] = engine
 
 
-def request_switchover_and_wait(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Leader:
-    """Requests a switch-over to `to` ("" for any spare) and returns the new leader. Raises UsageError if another engine than `to`
-    became active, or none within `timeout_s`; the request is then withdrawn."""
+def request_switchover_and_wait(service: Coordination, group: str, before: Leader, to: str, timeout_s: float) -> Switchover:
+    """Requests a switch-over from the leader `before` to `to` ("" for any spare), and waits until an engine is active. Raises
+    UsageError if another engine than `to` became active, or none within `timeout_s`; the request is then withdrawn."""
     hint = "`hotspare status` shows the engines"
     service.request_switchover(group, to)
     try:
@@ -119,7 +134,7 @@ def request_switchover_and_wait(service: Coordination, group: str, before: Leade
         raise UsageError(f"no other engine became active within {timeout_s:g} s", detail="the request is withdrawn", hint=hint)
     if to and leader.holder != to:
         raise UsageError(f"{leader.holder} became active under epoch {leader.epoch}, not {to}", hint=hint)
-    return leader
+    return Switchover(leader.holder, leader.epoch, before.holder, before.epoch)
 
 
 def _next_leader(service: Coordination, group: str, epoch: int, timeout_s: float) -> Leader | None:

@@ -21,13 +21,13 @@ from hotspare.ha.member_record import PROJECT, is_differing, positions_of, rank_
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.upgrading import Agreement, CutOver, CutOverKind, ProjectVersion
 from hotspare.operate.groups import participating_members
-from hotspare.operate.switchover import request_switchover_and_wait
+from hotspare.operate.switchover import Switchover, request_switchover_and_wait
 from hotspare.operate.upgrading import GroupServices, UpgradePlan, offer
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.resolve import resolve
+from hotspare.stores.contract import SnapshotInfo
 
 _POLL_S = 0.1
-_DONE = "runs this project alone already"
 
 
 class UpgradeMethod(Enum):
@@ -50,105 +50,122 @@ class UpgradeStep:
     timeout_s: float
 
 
+class UpgradeOutcome(Enum):
+    """The result of a step in one group."""
+
+    DONE = "the group runs the changed project alone already"
+    OFFERED = "engines of the changed project may start"
+    LEADS = "the changed project leads"
+    TAKEN_BACK = "the previous project leads again"
+    NOT_BEGUN = "the group does not run the changed project"
+    FINISHED = "the changed project is the only one"
+
+
 @dataclass(frozen=True, slots=True)
-class SettleResult:
-    """The result of a step in one group, after which the leading project becomes the only one. `text`: a sentence for the user.
-    `group_agreement`: the agreement to settle; None if the group has only one project.
-    """
+class UpgradeStepResult:
+    """The result of a step in one group. `start`: the snapshot from which engines of the changed project start after OFFERED, None
+    if they rebuild their state from the topics. `switchover`: the active engine after LEADS and TAKEN_BACK."""
 
-    text: str
-    group_agreement: Agreement | None = None
+    group: str
+    outcome: UpgradeOutcome
+    start: SnapshotInfo | None = None
+    switchover: Switchover | None = None
 
 
-def describe_agreement(step: UpgradeStep, planned: UpgradePlan) -> str:
-    """Returns a sentence on the projects that a group runs, with the engines of each. Raises UsageError if no engine ever
-    started."""
+@dataclass(frozen=True, slots=True)
+class ProjectEngines:
+    """A project that a group runs, with its engines that have a recent record. `active`: the active engine if it is one of them,
+    else ""."""
+
+    is_changed: bool
+    is_leading: bool
+    engines: tuple[str, ...]
+    active: str
+
+
+def running_projects(step: UpgradeStep, planned: UpgradePlan) -> tuple[ProjectEngines, ...]:
+    """Returns the projects that a group runs, the leading one first; `is_changed` is true for the planned one. Raises UsageError if
+    no engine ever started."""
     known = recorded_agreement(step.group_services.coordination, planned.group)
-    leader = step.group_services.coordination.leader(planned.group)
+    holder = step.group_services.coordination.leader(planned.group).holder
     sides = [_side(step, planned, each) for each in (known.leading, known.other) if each is not None]
-    texts = []
-    for each in sides:
-        what = "this project" if planned.is_for(each.version) else "the other project"
-        leads = "leads" if each.version.number == known.leading.number else "takes part"
-        active = f", {leader.holder} is active" if each.has_engine_named(leader.holder) else ""
-        texts.append(f"{what} {leads} (engines: {each.engine_names}{active})")
-    return "; ".join(texts)
+    return tuple(
+        ProjectEngines(
+            is_changed=planned.is_for(side.version),
+            is_leading=side.version.number == known.leading.number,
+            engines=tuple(member.engine for member in side.members),
+            active=holder if side.has_engine_named(holder) else "",
+        )
+        for side in sides
+    )
 
 
-def start_side_by_side(step: UpgradeStep, planned: UpgradePlan) -> str:
-    """Allows engines of the changed project to start as spares; returns a sentence on the result. Raises UsageError if the upgrade
-    is not possible."""
+def start_side_by_side(step: UpgradeStep, planned: UpgradePlan) -> UpgradeStepResult:
+    """Allows engines of the changed project to start as spares. Raises UsageError if the upgrade is not possible."""
     if planned.is_done:
-        return _DONE
-    info = offer(planned, step.group_services)
-    start = "from the topics" if info is None else f"from snapshot {info.name} at position {info.order}"
-    return f"engines of the changed project may start, {start}: start them, and continue with --lead when they have caught up"
+        return UpgradeStepResult(planned.group, UpgradeOutcome.DONE)
+    return UpgradeStepResult(planned.group, UpgradeOutcome.OFFERED, start=offer(planned, step.group_services))
 
 
-def switch_to_changed(step: UpgradeStep, planned: UpgradePlan) -> str:
-    """Makes the changed project lead, and one of its engines active; returns a sentence on the result. Raises UsageError if no
-    engine of it has caught up within the step's time."""
+def switch_to_changed(step: UpgradeStep, planned: UpgradePlan) -> UpgradeStepResult:
+    """Makes the changed project lead, and one of its engines active. Raises UsageError if no engine of it has caught up within the
+    step's time."""
     if planned.is_done:
-        return _DONE
+        return UpgradeStepResult(planned.group, UpgradeOutcome.DONE)
     known, version = _agreement_and_offered(step, planned)
-    return _give_lead(step, planned, known, version)
+    return UpgradeStepResult(planned.group, UpgradeOutcome.LEADS, switchover=_give_lead(step, planned, known, version))
 
 
-def roll_back_upgrade(step: UpgradeStep, planned: UpgradePlan) -> SettleResult:
-    """Makes the earlier project lead again and one of its engines active; returns the agreement to settle, or none if the group
+def roll_back_upgrade(step: UpgradeStep, planned: UpgradePlan) -> tuple[UpgradeStepResult, Agreement | None]:
+    """Makes the earlier project lead again and one of its engines active. Also returns the agreement to settle, None if the group
     runs one project only and not this one. Raises UsageError if the two projects do not run side by side, or no engine of the
     earlier one has caught up within the step's time."""
     if planned.group_agreement.other is None and not planned.is_done:
-        return SettleResult("does not run this project")
+        return UpgradeStepResult(planned.group, UpgradeOutcome.NOT_BEGUN), None
     known, version = _agreement_and_offered(step, planned)
     before = next(each for each in (known.leading, known.other) if each is not None and each is not version)
-    text = _give_lead(step, planned, known, before)
+    moved = _give_lead(step, planned, known, before)
     now = recorded_agreement(step.group_services.coordination, planned.group)
-    return SettleResult(f"{text}; engines of the changed project end by themselves", now)
+    return UpgradeStepResult(planned.group, UpgradeOutcome.TAKEN_BACK, switchover=moved), now
 
 
-def finish_upgrade(step: UpgradeStep, planned: UpgradePlan) -> SettleResult:
-    """Returns the agreement to settle, after which the changed project is the only one. Raises UsageError unless the changed
-    project leads and one of its engines is active."""
+def finish_upgrade(step: UpgradeStep, planned: UpgradePlan) -> tuple[UpgradeStepResult, Agreement | None]:
+    """Returns the result and the agreement to settle, after which the changed project is the only one; None if it is already.
+    Raises UsageError unless the changed project leads and one of its engines is active."""
     if planned.is_done:
-        return SettleResult(_DONE)
+        return UpgradeStepResult(planned.group, UpgradeOutcome.DONE), None
     known, version = _agreement_and_offered(step, planned)
     leader = step.group_services.coordination.leader(planned.group)
     if known.leading.number != version.number or not _side(step, planned, version).has_engine_named(leader.holder):
         raise UsageError(f"no engine of the changed project is active in group {planned.group}", hint="use --lead before --finish")
-    return SettleResult("the changed project is the only one; engines of the previous one end by themselves", known)
+    return UpgradeStepResult(planned.group, UpgradeOutcome.FINISHED), known
 
 
-_STEPS: Mapping[UpgradeMethod, Callable[[UpgradeStep, UpgradePlan], str]] = {
+_STEPS: Mapping[UpgradeMethod, Callable[[UpgradeStep, UpgradePlan], UpgradeStepResult]] = {
     UpgradeMethod.BESIDE: start_side_by_side,
     UpgradeMethod.LEAD: switch_to_changed,
 }
-"""The reversible steps: the function of each for one group, which returns a sentence on the result."""
-_SETTLING: Mapping[UpgradeMethod, Callable[[UpgradeStep, UpgradePlan], SettleResult]] = {
+"""The reversible steps: the function of each for one group."""
+_SETTLING: Mapping[UpgradeMethod, Callable[[UpgradeStep, UpgradePlan], tuple[UpgradeStepResult, Agreement | None]]] = {
     UpgradeMethod.BACK: roll_back_upgrade,
     UpgradeMethod.FINISH: finish_upgrade,
 }
 
 
-def perform_upgrade_step(way: UpgradeMethod, step: UpgradeStep, found: Sequence[UpgradePlan]) -> Iterator[str]:
-    """Performs the step `way` for all groups in `found`; yields a sentence for each group.
+def perform_upgrade_step(way: UpgradeMethod, step: UpgradeStep, found: Sequence[UpgradePlan]) -> Iterator[UpgradeStepResult]:
+    """Performs the step `way` for all groups in `found`; yields the result in each group.
     An irreversible step is recorded only after it is possible in all groups: otherwise shards of one project could run different
     projects.
     """
     if way in _STEPS:
-        yield from (f"{each.group}: {_STEPS[way](step, each)}" for each in found)
+        yield from (_STEPS[way](step, each) for each in found)
         return
-    came = [(each.group, _SETTLING[way](step, each)) for each in found]
-    for group, settling in came:
-        if settling.group_agreement is not None:
+    for result, settled in [_SETTLING[way](step, each) for each in found]:
+        if settled is not None:
             # engines of the other project end by themselves, even an active one
-            record_cut_over(
-                step.group_services.coordination,
-                group,
-                settling.group_agreement,
-                CutOver(CutOverKind.SETTLE, settling.group_agreement.leading),
-            )
-        yield f"{group}: {settling.text}"
+            cut_over = CutOver(CutOverKind.SETTLE, settled.leading)
+            record_cut_over(step.group_services.coordination, result.group, settled, cut_over)
+        yield result
 
 
 def _agreement_and_offered(step: UpgradeStep, planned: UpgradePlan) -> tuple[Agreement, ProjectVersion]:
@@ -162,9 +179,9 @@ def _agreement_and_offered(step: UpgradeStep, planned: UpgradePlan) -> tuple[Agr
     return known, version
 
 
-def _give_lead(step: UpgradeStep, planned: UpgradePlan, known: Agreement, to: ProjectVersion) -> str:
-    """Makes project `to` lead and one of its engines active; returns a sentence. Raises UsageError if no engine of `to` has caught
-    up within the step's time."""
+def _give_lead(step: UpgradeStep, planned: UpgradePlan, known: Agreement, to: ProjectVersion) -> Switchover:
+    """Makes project `to` lead and one of its engines active. Raises UsageError if no engine of `to` has caught up within the
+    step's time."""
     service, group = step.group_services.coordination, planned.group
     before = service.leader(group)
     is_active = _side(step, planned, to).has_engine_named(before.holder)
@@ -175,9 +192,8 @@ def _give_lead(step: UpgradeStep, planned: UpgradePlan, known: Agreement, to: Pr
     document = describe(plan.resolved, step.prefix, step.shards, plan.prefixes)
     publish_metadata(step.group_services.bus, step.prefix, document)
     if is_active:
-        return f"{engine} is active already"
-    after = request_switchover_and_wait(service, group, before, engine, step.timeout_s)
-    return f"{after.holder} is active under epoch {after.epoch}, after {before.holder or 'no engine'}"
+        return Switchover(engine, before.epoch, engine, before.epoch)
+    return request_switchover_and_wait(service, group, before, engine, step.timeout_s)
 
 
 def _await_caught_up(step: UpgradeStep, planned: UpgradePlan, known: Agreement, to: ProjectVersion, holder: str) -> str:

@@ -7,7 +7,7 @@ a separate group name in the store.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hotspare.base.errors import UsageError
@@ -24,6 +24,7 @@ from hotspare.ha.rules.joining import restorable
 from hotspare.ha.rules.settings import GroupTopics
 from hotspare.ha.rules.upgrading import Agreement, CutOver, CutOverKind, ProjectVersion, StateSource
 from hotspare.host.topics import group_topics
+from hotspare.operate.groups import UnseenEngines, refuse_if_alive
 from hotspare.projects.fingerprint import from_document, to_document
 from hotspare.projects.resolve import resolve
 from hotspare.stores.contract import SnapshotInfo, Store
@@ -99,6 +100,33 @@ def _input_coverage(places: GroupServices, group: str, leading: ProjectVersion, 
     return Past.WHOLE if is_whole else Past.CUT
 
 
+def refuse_impossible(found: Sequence[UpgradePlan]) -> None:
+    """Raises UsageError with the reasons, each once, if one of the groups cannot be upgraded."""
+    if refusals := dict.fromkeys(refusal for each in found for refusal in each.change.refusals):
+        raise UsageError("the project cannot be upgraded", detail="\n  ".join(refusals))
+
+
+@dataclass(frozen=True, slots=True)
+class Upgraded:
+    """The result of an upgrade of a stopped group. `has_changed`: False if it ran the new project already. `start`: the snapshot
+    from which its engines start, None if they rebuild their state from the topics."""
+
+    group: str
+    has_changed: bool
+    start: SnapshotInfo | None = None
+
+
+def upgrade_stopped(found: Sequence[UpgradePlan], places: GroupServices, others: UnseenEngines) -> Iterator[Upgraded]:
+    """Upgrades the groups of a project one after the other, and yields the result of each. Raises UsageError before any change if
+    an engine of one of them is alive, or may be (`others`); later, as `upgrade`."""
+    for each in found:
+        if not each.is_done:
+            refuse_if_alive(places.coordination, each.group, others)
+    for each in found:
+        start = None if each.is_done else upgrade(each, places)
+        yield Upgraded(each.group, has_changed=not each.is_done, start=start)
+
+
 def upgrade(wanted: UpgradePlan, places: GroupServices) -> SnapshotInfo | None:
     """Upgrades the group, whose engines must all have ended. Returns the snapshot from which engines of the new project start, None
     if they rebuild their state from the topics. A repeated call continues after a crash. Raises UsageError if the upgrade is not
@@ -123,8 +151,7 @@ def offer(wanted: UpgradePlan, places: GroupServices) -> SnapshotInfo | None:
 
 
 def _offered(wanted: UpgradePlan, places: GroupServices) -> Agreement:
-    if wanted.change.refusals:
-        raise UsageError("the project cannot be upgraded", detail="\n  ".join(wanted.change.refusals))
+    refuse_impossible([wanted])
     known, group, carried = wanted.group_agreement, wanted.group, None
     if known.other is None and not wanted.is_for(known.leading):
         version = _version(wanted)
