@@ -1,4 +1,4 @@
-"""`hotspare topics --sources` and `--forget-source` on a bus that engines have used (SPEC B9)."""
+"""`hotspare topics`: positions of sources, and topics created and emptied, on a bus that engines have used (SPEC B9, B17)."""
 
 from __future__ import annotations
 
@@ -39,3 +39,15 @@ def test_a_source_is_forgotten_where_engines_have_been(bus_url: str) -> None:
     done = hotspare_here("topics", "--bus", bus_url, "--forget-source", "orders")
     assert (done.returncode, done.stdout) == (0, f"source orders is forgotten on {TOPIC}[0], where 6 of it were published\n")
     assert sources(bus_url) == []
+
+
+def test_a_topic_is_created_and_emptied(bus_url: str) -> None:
+    """SPEC B17."""
+    created = hotspare_here("topics", "--bus", bus_url, "--create-topic", "p.new.q.rows.I", "--partitions", 2)
+    assert created.stdout == "topic p.new.q.rows.I exists; its number of partitions is 2\n"
+    asked = hotspare_here("topics", "--bus", bus_url, "--empty-topic", TOPIC)
+    assert (asked.returncode, f"delete all messages of topic {TOPIC}?" in asked.stdout) == (1, True)
+    emptied = hotspare_here("topics", "--bus", bus_url, "--empty-topic", TOPIC, "--yes")
+    assert (emptied.returncode, emptied.stdout) == (0, f"{TOPIC}[0] is empty; it began at offset 0, and continues at 1\n")
+    refused = hotspare_here("topics", "--bus", bus_url, "--yes")
+    assert "--yes without --empty-topic has no effect" in refused.stderr

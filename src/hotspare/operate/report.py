@@ -110,7 +110,7 @@ def report(sources: GroupSources, groups: Sequence[str] | None = None) -> Docume
 def group_document(sources: GroupSources, group: str) -> Document:
     leader = sources.coordination.leader(group)
     members = sources.coordination.members(group)
-    topics = _topics(sources.coordination, group)
+    topics = inbound_topics(sources.coordination, group)
     ends = _end_offsets(sources.bus, topics)
     snapshots, store_failure = _snapshots(sources.store, group)
     newest_ms = max((member.seen_ms for member in members), default=0)
@@ -141,7 +141,7 @@ def _snapshots(store: Store | None, group: str) -> tuple[Sequence[SnapshotInfo],
         return [], masked(error.in_one_line)
 
 
-def _topics(coordination: Coordination, group: str) -> list[str]:
+def inbound_topics(coordination: Coordination, group: str) -> list[str]:
     """Returns the inbound topics by index, as the group's first engine recorded them; after an upgrade, those of the leading
     project. Empty if they are not known."""
     known = agreement(coordination, group)

@@ -1,4 +1,4 @@
-"""The topics of a bus: lists them, and lists and deletes the positions of sources and readers (SPEC B9, B16, B17, Z20, Z21)."""
+"""The topics of a bus: lists, creates and empties them; lists and deletes positions of sources and readers (SPEC B9, B16, B17)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from hotspare.adapters.failover.source_position import published_sources, source
 from hotspare.base.errors import UsageError
 from hotspare.bus.contract import Bus, Deviation, Partition
 from hotspare.bus.tail import newest_message
+from hotspare.coordination.contract import Coordination
+from hotspare.operate.groups import UnseenEngines, refuse_if_alive
+from hotspare.operate.report import inbound_topics
 
 _OWNERS = "hotspare.owners"
-_INPUT = "input"
+_INPUT, _OUTPUT, _BAD, _OTHER = "input", "output", "bad events", "other"
 _KINDS = {
     "I": _INPUT,
-    "O": "output",
-    "B": "bad events",
+    "O": _OUTPUT,
+    "B": _BAD,
     "M": "project metadata",
     "R": "records of publishers",
     "progress": "progress",
@@ -67,6 +70,16 @@ class ReaderPosition:
     offset: int
 
 
+@dataclass(frozen=True, slots=True)
+class EmptiedPartition:
+    """A partition after its messages from `begin_offset` to before `end_offset` were deleted."""
+
+    topic: str
+    partition: int
+    begin_offset: int
+    end_offset: int
+
+
 def topic_report(bus: Bus, bus_url: str, prefix: str = "") -> TopicReport:
     """Returns the topics whose names begin with `prefix`. `bus_url`: the URL of `bus`."""
     topics, owners = _topics(bus, prefix), bus.owners()
@@ -110,7 +123,7 @@ def _read_command(url: str) -> str:
 def topic_kind(topic: str) -> str:
     """Returns the kind of a topic by its name: `input`, `output`, `bad events`, `project metadata`, `records of publishers`,
     `progress`, `owners` or `other`."""
-    return "owners" if topic == _OWNERS else _KINDS.get(topic.rpartition(".")[2], "other")
+    return "owners" if topic == _OWNERS else _KINDS.get(topic.rpartition(".")[2], _OTHER)
 
 
 def source_positions(bus: Bus, prefix: str = "") -> tuple[TopicSource, ...]:
@@ -154,3 +167,41 @@ def delete_reader(bus: Bus, reader: str) -> tuple[ReaderPosition, ...]:
 
 def _positions(reader: str, offsets: Mapping[Partition, int]) -> Iterator[ReaderPosition]:
     return (ReaderPosition(place.topic, place.number, reader, offset) for place, offset in offsets.items())
+
+
+def create_topic(bus: Bus, topic: str, partitions: int) -> None:
+    """Creates a topic, replicated if the bus has several brokers; does nothing if it exists with `partitions`. Raises UsageError if
+    it exists with another number, or has the name of a topic in which the bus keeps records."""
+    _refuse_records(topic, "created")
+    bus.create_topic(topic, partitions)
+
+
+def empty_topic(bus: Bus, coordination: Coordination, topic: str, others: UnseenEngines) -> tuple[EmptiedPartition, ...]:
+    """Deletes all messages of a topic and returns its partitions. The topic, its next offsets and the positions of sources remain.
+
+    Raises UsageError, without a change, if the topic does not exist or the bus keeps records in it, if an engine that reads or
+    writes it is alive, or may be (`others`), or if a recorded reader needs a message of it.
+    """
+    _refuse_records(topic, "emptied")
+    count = bus.topics().get(topic)
+    if count is None:
+        raise UsageError(f"topic {topic} does not exist", hint="`hotspare topics` lists them")
+    writers = {group for place, group in bus.owners().items() if place.topic == topic}
+    for group in coordination.groups():
+        if group in writers or topic in inbound_topics(coordination, group):
+            refuse_if_alive(coordination, group, others)
+    places = [Partition(topic, number) for number in range(count)]
+    found = [EmptiedPartition(topic, place.number, bus.begin_offset(place), bus.end_offset(place)) for place in places]
+    for reader in reader_positions(bus, topic):
+        if reader.topic == topic and reader.offset < found[reader.partition].end_offset:
+            what = f"reader {reader.reader!r} needs topic {topic}, partition {reader.partition}, from offset {reader.offset} on"
+            raise UsageError(what, hint="reset its group, or delete its position: hotspare topics --forget-reader")
+    for place, before in zip(places, found, strict=True):
+        bus.trim(place, before.end_offset)
+    return tuple(found)
+
+
+def _refuse_records(topic: str, what: str) -> None:
+    kind = topic_kind(topic)
+    if kind not in (_INPUT, _OUTPUT, _BAD, _OTHER):
+        raise UsageError(f"topic {topic} cannot be {what}: the bus keeps its records there", detail=f"a topic of kind: {kind}")
