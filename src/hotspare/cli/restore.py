@@ -46,34 +46,17 @@ def command(
     The next engine that starts restores it, and catches up. Running engines are not affected.
     """
     from hotspare.cli.shared.project_file import loaded_project
-    from hotspare.coordination.open import default_coordination_url, open_coordination
-    from hotspare.flow.plan import compile_plan
-    from hotspare.flow.semantics import SEMANTICS
-    from hotspare.ha.effects.restoring import PersistedSource, RestoreTarget, adopt_persisted, find_persisted
-    from hotspare.ha.effects.upgrading import OwnSnapshotGroup
-    from hotspare.host.restoring import destinations, store_url
-    from hotspare.operate.groups import existing_bus, existing_store
-    from hotspare.stores.open import default_store_url, open_store
-    from hotspare.stores.renamed_groups import RenamedGroupsStore
+    from hotspare.operate.groups import ServiceUrls
+    from hotspare.operate.restore import RestoreRequest, plan_restore, restore
 
-    loaded = loaded_project(project, set_, name=project_name)
+    request = RestoreRequest(loaded_project(project, set_, name=project_name), prefix, shards, source, snapshot)
     with ExitStack() as stack:
-        opened_bus = existing_bus(stack, bus)
-        service = open_coordination(coordination or default_coordination_url(bus))
-        stack.callback(service.close)
-        persisted = existing_store(stack, store_url(source), "")
-        assert persisted is not None
-        own = open_store(store or default_store_url(bus))
-        stack.callback(own.close)
-        plan = compile_plan(loaded.resolved)
-        placed = RenamedGroupsStore(own, OwnSnapshotGroup(service, plan.project_hash, SEMANTICS))
-        groups: list[RestoreTarget] = destinations(loaded.project, plan, prefix, shards, opened_bus, service, placed)
-        found = [(to, find_persisted(PersistedSource(persisted, to.group, snapshot), to)) for to in groups]
-        for to, each in found:
-            _print_snapshot(to.group, each)
-        for to, each in found:
-            if each.refusals or not check:
-                typer.echo(f"{to.group}: {_outcome(each) if adopt_persisted(each, to) else _needless(each)}")
+        planned = plan_restore(stack, request, ServiceUrls(bus, coordination, store))
+        for each in planned:
+            _print_snapshot(each.to.group, each.found)
+        for each in planned:
+            if each.found.refusals or not check:
+                typer.echo(f"{each.to.group}: {_outcome(each.found) if restore(each) else _needless(each.found)}")
 
 
 def _print_snapshot(group: str, found: RestoreCandidate) -> None:

@@ -10,6 +10,7 @@ __all__ = [
     "quality",
     "report",
     "reset",
+    "restore",
     "row_files",
     "snapshots",
     "switchover",

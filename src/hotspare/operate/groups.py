@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hotspare.base.errors import UsageError
 from hotspare.base.places import has_named_file, named_path
@@ -28,6 +28,14 @@ SILENT_MS_MAX = 2_000
 _NAMED_MAX = 3
 """The number of shards that an error names."""
 _CREATED_BY_HINT = "`hotspare run` and `hotspare publish` create it; check the name"
+
+
+class ServiceUrls(NamedTuple):
+    """The URLs of bus, coordination and store; "" for the default next to the bus, or for a bus that is not used."""
+
+    bus: str
+    coordination: str = ""
+    store: str = ""
 
 
 def existing_bus(stack: ExitStack, url: str) -> Bus:
