@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
     from hotspare.coordination.contract import Coordination
     from hotspare.flow.plan import Plan
-    from hotspare.operate.snapshots import LoadedSnapshot
-    from hotspare.stores.contract import SnapshotInfo, Store
+    from hotspare.operate.snapshots import HeaderChanges, LoadedSnapshot, SnapshotPlace
+    from hotspare.stores.contract import SnapshotInfo
 
 HELP = "Inspect the snapshots of a group: their content, rows of windows, and the differences of two."
 
@@ -57,14 +58,12 @@ def ls(
     as_json: JsonOption = False,
 ) -> None:
     """List the snapshots of a group: name, position, time, size, and whether they may be restored."""
-    from hotspare.base.errors import UsageError
     from hotspare.cli.shared.display import print_table
+    from hotspare.operate.groups import ServiceUrls
+    from hotspare.operate.snapshots import list_snapshots, open_snapshots
 
     with ExitStack() as stack:
-        place = _opened(stack, bus, coordination, store)
-        if not group and not bus and not coordination:
-            raise UsageError("no group given", hint="name one, or give --bus URL to see those of all")
-        listed = {name: list(place.store.list(name)) for name in _groups(place, group)}
+        listed = list_snapshots(open_snapshots(stack, ServiceUrls(bus, coordination, store)), group)
     if as_json:
         typer.echo(json.dumps({"groups": {name: [_described(i) for i in infos] for name, infos in listed.items()}}, indent=2))
         return
@@ -92,15 +91,16 @@ def show(
 ) -> None:
     """Show what is in a snapshot and what running engines have of it in memory, or, with --window, rows of a window."""
     from hotspare.base.errors import UsageError
-    from hotspare.operate.snapshots import RowSelection, load_snapshot, memory_rows, select_rows
+    from hotspare.operate.groups import ServiceUrls
+    from hotspare.operate.snapshots import RowSelection, load_snapshot, open_snapshots, select_rows
 
     if not window and (key or where or part != "rows"):
         raise UsageError("--key, --where and --part select rows of a window", hint="give --window QUERY/WINDOW, too")
     with ExitStack() as stack:
-        place = _opened(stack, bus, coordination, store)
+        place = open_snapshots(stack, ServiceUrls(bus, coordination, store))
         looked = load_snapshot(place.store, group, snapshot)
         plan = _plan(place, looked, project, set_, project_name) if window else None
-        document = {} if window else _document(looked) | {"memory": memory_rows(place.coordination, group)}
+        document = {} if window else _document(looked, place.coordination)
     if plan is None:
         typer.echo(json.dumps(document, indent=2)) if as_json else _show_parts(document)
         return
@@ -132,11 +132,12 @@ def export(
     project_name: ProjectNameOption = "",
 ) -> None:
     """Write rows of a window to a file."""
+    from hotspare.operate.groups import ServiceUrls
     from hotspare.operate.row_files import write_rows
-    from hotspare.operate.snapshots import RowSelection, load_snapshot, select_rows
+    from hotspare.operate.snapshots import RowSelection, load_snapshot, open_snapshots, select_rows
 
     with ExitStack() as stack:
-        place = _opened(stack, bus, coordination, store)
+        place = open_snapshots(stack, ServiceUrls(bus, coordination, store))
         looked = load_snapshot(place.store, group, snapshot)
         plan = _plan(place, looked, project, set_, project_name)
     wanted = RowSelection(window, part, where, tuple(key or ()))
@@ -164,19 +165,19 @@ def diff(
     project_name: ProjectNameOption = "",
 ) -> None:
     """Compare two snapshots: rows that were added, removed and changed. Exit status 1 if anything differs."""
-    from hotspare.operate.groups import existing_store
-    from hotspare.operate.snapshots import load_snapshot, other_differences, part_changes
+    from hotspare.operate.groups import ServiceUrls, existing_store
+    from hotspare.operate.snapshots import header_changes, load_snapshot, open_snapshots, part_changes
 
     with ExitStack() as stack:
-        place = _opened(stack, bus, coordination, store)
+        place = open_snapshots(stack, ServiceUrls(bus, coordination, store))
         other = existing_store(stack, other_store, "") if other_store else None
         first = load_snapshot(place.store, group, before)
         second = load_snapshot(other or place.store, other_group or group, after)
         plan = _plan(place, first, project, set_, project_name)
-    differs = False
-    for sentence in other_differences(first, second):
-        differs = True
+    changes = header_changes(first, second)
+    for sentence in _header_sentences(changes):
         typer.echo(sentence)
+    differs = changes.has_changes
     for each in part_changes(plan, first, second, window):
         what = each.kept.window if each.kept.part == "rows" else f"{each.kept.window} {each.kept.part}"
         counts = (
@@ -244,43 +245,7 @@ def import_(
 commands = {"ls": ls, "show": show, "export": export, "import": import_, "diff": diff}
 
 
-class _SnapshotPlace:
-    """The store of the snapshots, and the group's coordination, None if neither bus nor coordination is given."""
-
-    def __init__(self, store: Store, coordination: Coordination | None) -> None:
-        self.store, self.coordination = store, coordination
-
-
-def _opened(stack: ExitStack, bus: str, coordination: str, store: str) -> _SnapshotPlace:
-    from hotspare.base.errors import UsageError
-    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots, existing_store
-
-    if not (bus or store):
-        raise UsageError("no snapshot store given", hint="give --store URL, or --bus URL if the store is next to the bus")
-    if bus:
-        existing_bus(stack, bus)
-    service = existing_coordination(stack, coordination, bus) if bus or coordination else None
-    opened = existing_store(stack, store, bus) if service is None else existing_snapshots(stack, store, bus, service)
-    if opened is None:
-        raise UsageError("no snapshot was ever written here", hint="give --store URL, if they are kept elsewhere")
-    return _SnapshotPlace(opened, service)
-
-
-def _groups(place: _SnapshotPlace, group: str) -> Sequence[str]:
-    """Returns the group `group`, or all its shards; all known groups if it is "". Raises UsageError for an unknown group."""
-    from hotspare.base.errors import UsageError
-    from hotspare.bus.naming import whole_group
-
-    known = sorted(place.coordination.groups()) if place.coordination is not None else []
-    if not group:
-        return known
-    found = [each for each in known if whole_group(each) == group] or [group]
-    if known and found == [group] and group not in known and not place.store.list(group):
-        raise UsageError(f"no group is called {group}", hint="groups: " + ", ".join(known))
-    return found
-
-
-def _plan(place: _SnapshotPlace, looked: LoadedSnapshot, file: Path | None, texts: Sequence[str] | None, name: str) -> Plan:
+def _plan(place: SnapshotPlace, looked: LoadedSnapshot, file: Path | None, texts: Sequence[str] | None, name: str) -> Plan:
     from hotspare.cli.shared.project_file import loaded_project
     from hotspare.flow.plan import compile_plan
     from hotspare.operate.snapshots import plan_of
@@ -305,11 +270,11 @@ def _described(info: SnapshotInfo) -> dict[str, Any]:
     }
 
 
-def _document(looked: LoadedSnapshot) -> dict[str, Any]:
-    from hotspare.flow.snapshot_content import part_sizes
+def _document(looked: LoadedSnapshot, coordination: Coordination | None) -> dict[str, Any]:
+    from hotspare.operate.snapshots import window_memory
     from hotspare.stores.snapshot_choice import time_text
 
-    facts, parts = looked.facts, part_sizes(looked.stored.pages)
+    facts = looked.facts
     return {
         "group": looked.group,
         **_described(looked.info),
@@ -319,8 +284,20 @@ def _document(looked: LoadedSnapshot) -> dict[str, Any]:
         "system_time": time_text(facts.time_us) if facts.time_us > 0 else None,
         "positions": [{"input": t, "partition": p, "offset": offset} for (t, p), offset in sorted(facts.positions.items())],
         "streams": [{"stream": n, "sequence": s.sequence, "digest": s.digest} for n, s in sorted(facts.streams.items())],
-        "parts": [{"window": p.window, "part": p.part, "rows": p.rows, "pages": p.pages, "bytes": p.bytes} for p in parts],
+        "parts": [asdict(part) for part in looked.parts],
+        "memory": [asdict(each) for each in window_memory(coordination, looked.group)],
     }
+
+
+def _header_sentences(changes: HeaderChanges) -> Iterator[str]:
+    if changes.projects is not None:
+        yield f"they are of other projects: {changes.projects[0][:12]} and {changes.projects[1][:12]}"
+    for (topic, number), offsets in changes.positions.items():
+        read = " and ".join("none" if offset is None else str(offset) for offset in offsets)
+        yield f"input {topic}, partition {number}: read up to offset {read}"
+    for name, marks in changes.streams.items():
+        texts = ("not there" if each is None else f"{each.sequence} with digest {each.digest}" for each in marks)
+        yield f"stream {name}: {' and '.join(texts)}"
 
 
 def _show_parts(document: Mapping[str, Any]) -> None:

@@ -5,31 +5,85 @@ Also which part of each window running engines have in memory (SPEC G1).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hotspare.base.errors import ProjectError, UsageError
+from hotspare.bus.naming import whole_group
 from hotspare.coordination.contract import Coordination
 from hotspare.expressions.compiled import EVENT_FIELDS, STATE_FIELD, compile_condition
 from hotspare.flow.plan import Plan, compile_plan
-from hotspare.flow.snapshot_content import ROWS, HeaderFacts, ReadablePart, header_facts, readable_parts, stored_part_rows
+from hotspare.flow.snapshot_content import (
+    ROWS,
+    HeaderFacts,
+    PartSize,
+    ReadablePart,
+    StreamAt,
+    header_facts,
+    part_sizes,
+    readable_parts,
+    stored_part_rows,
+)
 from hotspare.formats.csv.rows import CsvStyle, field_texts, value_texts
 from hotspare.ha.effects.joining import agreed_document
 from hotspare.ha.effects.persisting import DOCUMENT
 from hotspare.ha.member_record import memory_by_window
 from hotspare.model.project import Dialect, Expression
 from hotspare.model.types import Schema
-from hotspare.operate.groups import participating_members
+from hotspare.operate.groups import (
+    ServiceUrls,
+    existing_bus,
+    existing_coordination,
+    existing_snapshots,
+    existing_store,
+    participating_members,
+)
 from hotspare.projects.fingerprint import from_document
 from hotspare.projects.resolve import resolve
 from hotspare.stores.contract import SnapshotInfo, Store, StoredSnapshot
 from hotspare.stores.snapshot_choice import SnapshotScope, choose_snapshot, parse_choice
 
 _LETTERS = dict(zip(EVENT_FIELDS, ("I", "N"), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlace:
+    """A store of snapshots, and the coordination of their groups; None if no bus and no coordination is named."""
+
+    store: Store
+    coordination: Coordination | None
+
+
+def open_snapshots(stack: ExitStack, urls: ServiceUrls) -> SnapshotPlace:
+    """Returns the store by its URL, else the one next to the bus, in which each group has the snapshots of the project that leads
+    now; closed with `stack`. Raises UsageError if neither bus nor store is named, or one does not exist."""
+    bus, coordination, store = urls
+    if not (bus or store):
+        raise UsageError("no snapshot store given", hint="give --store URL, or --bus URL if the store is next to the bus")
+    if bus:
+        existing_bus(stack, bus)
+    service = existing_coordination(stack, coordination, bus) if bus or coordination else None
+    opened = existing_store(stack, store, bus) if service is None else existing_snapshots(stack, store, bus, service)
+    if opened is None:
+        raise UsageError("no snapshot was ever written here", hint="give --store URL, if they are kept elsewhere")
+    return SnapshotPlace(opened, service)
+
+
+def list_snapshots(place: SnapshotPlace, group: str = "") -> dict[str, Sequence[SnapshotInfo]]:
+    """Returns the snapshots of a group, of all its shards, or with "" of all groups that coordination knows. Raises UsageError for
+    an unknown group, or if `group` is "" and `place` has no coordination."""
+    if not group and place.coordination is None:
+        raise UsageError("no group given", hint="name one, or give --bus URL to see those of all")
+    known = sorted(place.coordination.groups()) if place.coordination is not None else []
+    names = [each for each in known if whole_group(each) == group] or [group] if group else known
+    found = {name: place.store.list(name) for name in names}
+    if known and names == [group] and group not in known and not found[group]:
+        raise UsageError(f"no group is called {group}", hint="groups: " + ", ".join(known))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +94,11 @@ class LoadedSnapshot:
     info: SnapshotInfo
     facts: HeaderFacts
     stored: StoredSnapshot
+
+    @property
+    def parts(self) -> list[PartSize]:
+        """The size of each part of the windows' state."""
+        return part_sizes(self.stored.pages)
 
 
 def load_snapshot(store: Store, group: str, text: str) -> LoadedSnapshot:
@@ -161,46 +220,68 @@ def _by_key(table: pa.Table, schema: Schema) -> dict[str, str]:
     return dict(zip(field_texts(table.select(keys), CsvStyle.EXACT), field_texts(table, CsvStyle.EXACT), strict=True))
 
 
-def other_differences(before: LoadedSnapshot, after: LoadedSnapshot) -> list[str]:
-    """Returns the differences between the snapshots' headers (project, input positions, streams), as sentences."""
-    old, new, found = before.facts, after.facts, []
-    if old.project_hash != new.project_hash:
-        found.append(f"they are of other projects: {old.project_hash[:12]} and {new.project_hash[:12]}")
-    for topic, number in sorted({*old.positions, *new.positions}):
-        pair = [facts.positions.get((topic, number)) for facts in (old, new)]
-        if pair[0] != pair[1]:
-            found.append(
-                f"input {topic}, partition {number}: read up to offset {_offset_text(pair[0])} and {_offset_text(pair[1])}"
-            )
-    for stream in sorted({*old.streams, *new.streams}):
-        streams = [facts.streams.get(stream) for facts in (old, new)]
-        if streams[0] != streams[1]:
-            texts = ["not there" if each is None else f"{each.sequence} with digest {each.digest}" for each in streams]
-            found.append(f"stream {stream}: {texts[0]} and {texts[1]}")
-    return found
+@dataclass(frozen=True, slots=True)
+class HeaderChanges:
+    """The differences between the headers of two snapshots, as pairs (earlier, later). `projects`: None if both are of one project.
+    `positions`: the last offsets processed, by topic index and partition. `streams`: by output stream. None in a pair: the snapshot
+    has none."""
+
+    projects: tuple[str, str] | None
+    positions: Mapping[tuple[int, int], tuple[int | None, int | None]]
+    streams: Mapping[str, tuple[StreamAt | None, StreamAt | None]]
+
+    @property
+    def has_changes(self) -> bool:
+        return bool(self.projects or self.positions or self.streams)
 
 
-def _offset_text(offset: int | None) -> str:
-    return "none" if offset is None else str(offset)
+def header_changes(before: LoadedSnapshot, after: LoadedSnapshot) -> HeaderChanges:
+    """Returns the differences between the snapshots' headers: project, input positions and output streams, sorted."""
+    old, new = before.facts, after.facts
+    return HeaderChanges(
+        projects=None if old.project_hash == new.project_hash else (old.project_hash, new.project_hash),
+        positions={
+            place: (old.positions.get(place), new.positions.get(place))
+            for place in sorted({*old.positions, *new.positions})
+            if old.positions.get(place) != new.positions.get(place)
+        },
+        streams={
+            name: (old.streams.get(name), new.streams.get(name))
+            for name in sorted({*old.streams, *new.streams})
+            if old.streams.get(name) != new.streams.get(name)
+        },
+    )
 
 
-def memory_rows(coordination: Coordination | None, group: str) -> list[dict[str, Any]]:
-    """Returns bytes of state by running engine and window. `stays`: never evicted; `hot`: in memory, but may be evicted; `fetched`:
-    the part of `hot` that was read back after eviction; `cold`: evicted.
+@dataclass(frozen=True, slots=True)
+class StateBytes:
+    """The bytes of a window's state in an engine. `stays`: never evicted; `hot`: in memory, but may be evicted; `fetched`: the part
+    of `hot` that was read back after eviction; `cold`: evicted."""
+
+    engine: str
+    window: str
+    stays: int
+    hot: int
+    fetched: int
+    cold: int
+
+
+def window_memory(coordination: Coordination | None, group: str) -> tuple[StateBytes, ...]:
+    """Returns the memory of state by running engine and window.
 
     Engines without a budget, which keep all state in memory, are omitted, and so are windows whose rows are never evicted. Texts
     are counted for all windows together.
     """
     members = [] if coordination is None else coordination.members(group)
-    return [
-        {
-            "engine": member.engine,
-            "window": window,
-            "stays": of.get("stays", 0),
-            "hot": of.get("may_leave", 0) + of.get("fetched", 0),
-            "fetched": of.get("fetched", 0),
-            "cold": of.get("away", 0) - of.get("fetched", 0),
-        }
+    return tuple(
+        StateBytes(
+            engine=member.engine,
+            window=window,
+            stays=of.get("stays", 0),
+            hot=of.get("may_leave", 0) + of.get("fetched", 0),
+            fetched=of.get("fetched", 0),
+            cold=of.get("away", 0) - of.get("fetched", 0),
+        )
         for member in participating_members(members)
         for window, of in sorted(memory_by_window(member).items())
-    ]
+    )
