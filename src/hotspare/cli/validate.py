@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,9 +14,8 @@ from hotspare.cli.shared.run_settings import SnapshotsOption, snapshot_settings
 from hotspare.cli.shared.values import HomeOption, ProjectNameOption, SetOption, ShardsOption
 
 if TYPE_CHECKING:
-    from hotspare.flow.plan import Plan
-    from hotspare.model.resolved import Resolved
     from hotspare.model.retention_needs import Finding
+    from hotspare.operate.validating import Validation
 
 _BUS_HELP = (
     "Ask this bus how long topics keep messages, and check the newest snapshot's age against it; by default only "
@@ -54,32 +53,28 @@ def command(
     from hotspare.base.interpreter import raise_gc_threshold
 
     raise_gc_threshold()
-    from hotspare.base.shard import shards_of
-    from hotspare.bus.naming import checked_prefix, group_name
+    from hotspare.bus.naming import checked_prefix
     from hotspare.cli.shared.project_file import loaded_project
-    from hotspare.flow.plan import compile_plan
+    from hotspare.ha.rules.settings import GroupSettings
     from hotspare.model.mistakes import brief
-    from hotspare.model.partitioning import refused_shards
-    from hotspare.model.recent_input import recent_input
-    from hotspare.model.retention_needs import state_bound
+    from hotspare.operate.groups import ServiceUrls
+    from hotspare.operate.validating import ValidationRequest, validate
 
     checked_prefix(prefix)
     loaded = loaded_project(project, set_, home, project_name)
-    plan = compile_plan(loaded.resolved)
-    if (refusal := refused_shards(loaded.resolved, shards)) is not None:
-        raise refusal
-    groups = [group_name(prefix, loaded.project.name, shard) for shard in shards_of(shards)]
-    findings = _retention(plan, prefix, topic_retention_ms, _Places(bus, coordination, store), snapshots or (), groups)
+    settings, urls = GroupSettings(**snapshot_settings(snapshots or ())), ServiceUrls(bus, coordination, store)
+    found = validate(ValidationRequest(loaded, prefix, shards, settings, urls, topic_retention_ms))
     for warning in loaded.warnings if verbose else brief(loaded.warnings):
         typer.echo(f"warning: {warning}", err=True)
-    count = len(loaded.warnings) + _report_findings(findings)
-    _show(loaded.resolved, prefix)
+    _print_findings(found.findings)
+    _show(found, prefix)
     if shards > 1:
-        _show_shards(plan, prefix, shards)
-    typer.echo(str(state_bound(loaded.resolved, plan.windows_with_rows)))
-    if not (recent := recent_input(loaded.resolved, plan.windows_with_rows)).refusals:
-        typer.echo(str(recent))
-    typer.echo(f"project {loaded.project.name} has no mistakes and {count} warning{'' if count == 1 else 's'}")
+        _show_shards(found)
+    typer.echo(str(found.bound))
+    if not found.recent.refusals:
+        typer.echo(str(found.recent))
+    count = len(loaded.warnings) + found.warning_count
+    typer.echo(f"project {found.project} has no mistakes and {count} warning{'' if count == 1 else 's'}")
     if check_code:
         _check_code(project, tuple(set_ or ()), project_name, home, in_ or ())
 
@@ -116,56 +111,7 @@ def _check_code(project: Path, texts: tuple[str, ...], name: str, home: Path | N
     typer.echo(f"{checked.events} events give the same in all of {len(OTHER_RUNS) + 1} runs")
 
 
-class _Places(NamedTuple):
-    """The URLs of bus, coordination and store; "" if not given."""
-
-    bus: str
-    coordination: str
-    store: str
-
-
-def _retention(
-    plan: Plan,
-    prefix: str,
-    topic_retention_ms: int | None,
-    places: _Places,
-    snapshots: Sequence[str],
-    groups: Sequence[str],
-) -> tuple[Finding, ...]:
-    """Returns the findings about the retention of topics, and about the age of the newest snapshot in the store.
-    `topic_retention_ms` overrides what the bus reports. Without a bus, the age is not checked."""
-    import time
-    from contextlib import ExitStack
-
-    from hotspare.ha.rules.settings import GroupSettings
-    from hotspare.model.retention_needs import check_retention
-
-    resolved = plan.resolved
-    given = {} if topic_retention_ms is None else dict.fromkeys(resolved.sources, topic_retention_ms)
-    reach = GroupSettings(**snapshot_settings(snapshots)).snapshot_reach
-    if not places.bus:
-        return check_retention(resolved, plan.windows_with_rows, given, reach)
-
-    from hotspare.host.topic_checks import check_newest_snapshot, topic_retentions
-    from hotspare.operate.groups import existing_bus, existing_coordination, existing_snapshots
-    from hotspare.stores.open import bus_store_url
-
-    with ExitStack() as stack:
-        opened = existing_bus(stack, places.bus)
-        retentions = {**topic_retentions(opened, prefix, resolved), **given}
-        findings = check_retention(resolved, plan.windows_with_rows, retentions, reach)
-        if not retentions or not (places.coordination or places.store or bus_store_url(places.bus)):
-            return findings
-        kept = existing_snapshots(stack, places.store, places.bus, existing_coordination(stack, places.coordination, places.bus))
-        if kept is None:
-            return findings
-        now_us = time.time_ns() // 1000
-        ages = (check_newest_snapshot(kept, group, retentions, now_us) for group in groups)
-        return (*findings, *(finding for each in ages for finding in each))
-
-
-def _report_findings(findings: tuple[Finding, ...]) -> int:
-    """Prints the findings. Returns the number of findings other than notes."""
+def _print_findings(findings: Sequence[Finding]) -> None:
     from hotspare.model.retention_needs import Severity
 
     for finding in findings:
@@ -173,45 +119,23 @@ def _report_findings(findings: tuple[Finding, ...]) -> int:
         typer.echo(f"{word}: {finding.message}", err=True)
         if finding.hint:
             typer.echo(f"    hint: {finding.hint}", err=True)
-    return sum(finding.severity is not Severity.NOTE for finding in findings)
 
 
-def _show(resolved: Resolved, prefix: str) -> None:
-    from hotspare.bus.naming import bad_topic, group_name, outbound_topic
-    from hotspare.cli.shared.display import print_table
-    from hotspare.host.topics import source_topic
-    from hotspare.model.window_type import type_of
-    from hotspare.rows.batch import BAD_STREAM
-
-    name = resolved.project.name
-    rows = [
-        (
-            str(window.id),
-            type_of(window.window).name,
-            window.window.index.value,
-            ", ".join(str(source) for source, _ in window.inputs),
-            str(window.schema),
-        )
-        for window in resolved.windows
-    ]
-    print_table(f"Windows of {name}, in order of evaluation", ("window", "type", "index", "inputs", "schema"), rows)
-    topics = [("input", str(w), source_topic(resolved, prefix, w)) for w in resolved.sources]
-    topics += [("output", str(w), outbound_topic(prefix, name, w.query, w.window)) for w in resolved.streams]
-    topics.append(("bad events", BAD_STREAM, bad_topic(prefix, name)))
-    print_table(f"Topics of group {group_name(prefix, name)}", ("kind", "window", "topic"), topics)
-
-
-def _show_shards(plan: Plan, prefix: str, shards: int) -> None:
-    """Prints the groups and partitions of the divided project, and notes about windows whose results depend on the division."""
-    from hotspare.base.shard import Shard
+def _show(found: Validation, prefix: str) -> None:
     from hotspare.bus.naming import group_name
-    from hotspare.model.partitioning import partition_fields
+    from hotspare.cli.shared.display import print_table
 
-    by = partition_fields(plan.resolved)
-    first, last = (group_name(prefix, plan.resolved.project.name, Shard(number, shards)) for number in (0, shards - 1))
-    typer.echo(f"in {shards} shards it is the groups {first} to {last}; each topic has {shards} partitions")
-    for source, field in by.items():
+    rows = [(each.window, each.type, each.index, ", ".join(each.inputs), each.schema) for each in found.windows]
+    print_table(f"Windows of {found.project}, in order of evaluation", ("window", "type", "index", "inputs", "schema"), rows)
+    topics = [(each.kind, each.window, each.topic) for each in found.topics]
+    print_table(f"Topics of group {group_name(prefix, found.project)}", ("kind", "window", "topic"), topics)
+
+
+def _show_shards(found: Validation) -> None:
+    """Prints the groups and partitions of the divided project, and notes about windows whose results depend on the division."""
+    shards = len(found.groups)
+    typer.echo(f"in {shards} shards it is the groups {found.groups[0]} to {found.groups[-1]}; each topic has {shards} partitions")
+    for source, field in found.partition_fields.items():
         typer.echo(f"rows of {source} go into partition murmur2({field}) mod {shards}")
-    for node in plan.nodes:
-        if node.operator.clock.has_event_time:
-            typer.echo(f"note: what {node.operator.id} forgets follows the newest row of any key in its shard", err=True)
+    for window in found.shard_dependent:
+        typer.echo(f"note: what {window} forgets follows the newest row of any key in its shard", err=True)

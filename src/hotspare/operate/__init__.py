@@ -17,5 +17,6 @@ __all__ = [
     "topics",
     "upgrade_steps",
     "upgrading",
+    "validating",
     "watching",
 ]
