@@ -12,12 +12,14 @@ import typer
 from hotspare.base.choices import CsvForm, MissingTopic
 from hotspare.base.places import absolute_path, absolute_path_or_url
 from hotspare.cli import publish, subscribe
-from hotspare.cli.shared.inbound import MISSING_TOPIC_POLICY, CreateOption, resolve_source_rows
+from hotspare.cli.shared.inbound import MISSING_TOPIC_POLICY, CreateOption
 from hotspare.cli.shared.places import BusOption, CoordinationOption
+from hotspare.cli.shared.project_file import named_project
 from hotspare.cli.shared.stream import Stream
 from hotspare.cli.shared.turns import GroupOption, LeaseOption, Transport, TurnOptions, resolve_transport
 from hotspare.cli.shared.values import SchemaFileOption, ShardsOption, refuse_ineffective, topic_prefix, window_path
 from hotspare.operate.inbound import Target
+from hotspare.operate.window_rows import resolve_source_rows
 
 if TYPE_CHECKING:
     from hotspare.adapters.esp.adapter_line import AdapterLine
@@ -68,7 +70,7 @@ def _publish(line: AdapterLine, chosen: Transport, project: Path | None, shards:
     place = (chosen.bus_url, topic_prefix(line.url, ""), window_path(line.url), chosen.partition or None)
     where = Target(*place, shards=shards, missing=missing, coordination_url=chosen.turns.coordination_url)
     with contextlib.closing(open_bus(where.bus_url)) as bus:
-        target, known = resolve_source_rows(bus, where, project, None)
+        target, known = resolve_source_rows(bus, where, named_project(project, None))
         options = publish_options(line.connector, known.schema, rows=known.defaults)
         publish.publish_rows(bus, target, line.file, options, chosen.turns)
 

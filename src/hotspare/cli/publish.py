@@ -15,8 +15,9 @@ from hotspare.base.choices import MissingTopic
 from hotspare.base.places import absolute_path_or_url, local_file_path
 from hotspare.bus.open import open_bus
 from hotspare.cli.shared.external_topics import START_DEFAULT, ExternalTopic, publish_external
-from hotspare.cli.shared.inbound import MISSING_TOPIC_POLICY, CreateOption, print_notice, print_published, resolve_source_rows
+from hotspare.cli.shared.inbound import MISSING_TOPIC_POLICY, CreateOption, print_notice, print_published
 from hotspare.cli.shared.places import PATH, PATH_OR_URL, PREFIX, BusOption, CoordinationOption, PrefixOption
+from hotspare.cli.shared.project_file import named_project
 from hotspare.cli.shared.turns import (
     GroupOption,
     LeaseOption,
@@ -44,6 +45,7 @@ from hotspare.cli.shared.values import (
     window_path,
 )
 from hotspare.operate.inbound import RowDestination, Target, row_destination
+from hotspare.operate.window_rows import resolve_source_rows
 
 if TYPE_CHECKING:
     from hotspare.adapters.files.canonical import RowForm
@@ -156,7 +158,7 @@ def command(
     chosen = resolve_transport(transport_config, bus, TurnOptions(group, coordination, lease_ms))
     where = _target(chosen, window, prefix, partition, shards, MISSING_TOPIC_POLICY[create])
     with contextlib.closing(open_bus(where.bus_url)) as opened:
-        target, known = resolve_source_rows(opened, where, project, set_)
+        target, known = resolve_source_rows(opened, where, named_project(project, set_))
         form = RowForm(
             opcode=OpcodeColumn.ABSENT if addcsvopcode else OpcodeColumn.PRESENT,
             flag={None: FlagColumn.PRESENT, "normal": FlagColumn.NORMAL, "partialupdate": FlagColumn.PARTIAL}[addcsvflags],

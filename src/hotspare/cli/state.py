@@ -214,19 +214,20 @@ def import_(
     """
     from hotspare.base.errors import UsageError
     from hotspare.bus.open import open_bus
-    from hotspare.cli.shared.inbound import print_imported, print_notice, resolve_target
+    from hotspare.cli.shared.inbound import print_imported, print_notice
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.cli.shared.project_file import source_rows
+    from hotspare.cli.shared.project_file import named_project
     from hotspare.cli.shared.turns import print_trouble
     from hotspare.operate.inbound import Target, row_destination
     from hotspare.operate.row_files import publish_file_rows, rows_in
+    from hotspare.operate.window_rows import resolve_target, source_rows
 
     where = Target(
         bus, prefix, window_path(window), None, shards, missing=MISSING_TOPIC_POLICY[create], coordination_url=coordination
     )
     with closing(open_bus(bus)) as opened:
         try:
-            known = source_rows(opened, prefix, project, set_, window)
+            known = source_rows(opened, prefix, named_project(project, set_), where.window)
         except UsageError as error:
             detail = "the state of another window is computed from input; after a change by hand, its engines would differ"
             raise UsageError(

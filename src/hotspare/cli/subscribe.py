@@ -175,8 +175,9 @@ def subscribe_rows(
     from hotspare.adapters.files.output_rows import BadRowFormat, OutputRows
     from hotspare.adapters.sockets.line_socket import parse_address
     from hotspare.bus.naming import bad_topic, checked_name, checked_prefix, outbound_topic
-    from hotspare.cli.shared.project_file import Side, row_prefix, window_schema
+    from hotspare.cli.shared.project_file import named_project
     from hotspare.operate.groups import existing_bus
+    from hotspare.operate.window_rows import Side, row_prefix, window_schema
 
     prefix = checked_prefix(stream.prefix)
     with contextlib.ExitStack() as stack:
@@ -185,11 +186,11 @@ def subscribe_rows(
             topic = bad_topic(prefix, checked_name(stream.bad))
             _subscribe(bus, chosen, topic, stream.partition, local_file_path(file), BadRowFormat(), options)
             return
-        path = window_path(stream.window)
+        path, project = window_path(stream.window), named_project(stream.project, stream.properties)
         topic = outbound_topic(prefix, path.project, path.query, path.window)
         if form is CsvForm.PLAIN:
-            style = replace(style, prefix=row_prefix(bus, prefix, stream.project, stream.properties, stream.window))
-        rows = OutputRows(style, window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM))
+            style = replace(style, prefix=row_prefix(bus, prefix, project, path))
+        rows = OutputRows(style, window_schema(bus, prefix, project, path, Side.STREAM))
         address = parse_address(file)
         if address is None:
             _subscribe(bus, chosen, topic, stream.partition, local_file_path(file), rows, options)

@@ -19,4 +19,5 @@ __all__ = [
     "upgrading",
     "validating",
     "watching",
+    "window_rows",
 ]

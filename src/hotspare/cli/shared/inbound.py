@@ -1,24 +1,18 @@
-"""Shared code of the commands that publish: the target that their options name, and the report at the end."""
+"""Shared code of the commands that publish: the option for a missing topic, and the report at the end."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotspare.base.choices import MissingTopic
-from hotspare.operate.inbound import refuse_missing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from hotspare.adapters.files.publisher import PublishProgress
     from hotspare.adapters.files.row_file import Growth
-    from hotspare.bus.contract import Bus
-    from hotspare.cli.shared.project_file import SourceRows
-    from hotspare.operate.inbound import Target
 
 
 CreateOption = Annotated[
@@ -29,23 +23,6 @@ CreateOption = Annotated[
 ]
 MISSING_TOPIC_POLICY = {True: MissingTopic.CREATE, False: MissingTopic.REFUSE}
 """The policy for missing topics, by the value of --create."""
-
-
-def resolve_target(bus: Bus, target: Target, known: SourceRows) -> Target:
-    """Returns the target with the field that determines a row's partition. Raises UsageError if the window's schema is unknown, and
-    its topic is missing and may not be created."""
-    if known.schema is None:
-        refuse_missing(bus, target)
-    return replace(target, partition_by=known.partition_by)
-
-
-def resolve_source_rows(bus: Bus, target: Target, project: Path | None, texts: Sequence[str] | None) -> tuple[Target, SourceRows]:
-    """Returns the target of `resolve_target`, and the facts about the window's rows from the project file, else from the bus.
-    Raises UsageError also for an unknown source window."""
-    from hotspare.cli.shared.project_file import source_rows
-
-    known = source_rows(bus, target.prefix, project, texts, str(target.window))
-    return resolve_target(bus, target, known), known
 
 
 def print_notice(sentence: str) -> None:

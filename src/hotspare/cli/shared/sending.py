@@ -70,8 +70,9 @@ def send_external(chosen: Transport, stream: Stream, target: TargetTopic, style:
     from hotspare.bus.open import open_topic_writer
     from hotspare.cli.shared.display import progress_bar
     from hotspare.cli.shared.interrupt import stop_on_signal
-    from hotspare.cli.shared.project_file import Side, window_schema
+    from hotspare.cli.shared.project_file import named_project
     from hotspare.operate.groups import existing_bus
+    from hotspare.operate.window_rows import Side, window_schema
     from hotspare.rows.batch import MessageFormat
 
     prefix, path = checked_prefix(stream.prefix), window_path(stream.window)
@@ -79,7 +80,7 @@ def send_external(chosen: Transport, stream: Stream, target: TargetTopic, style:
     name = target.source or (topic if stream.partition is None else f"{topic}/{stream.partition}")
     with contextlib.ExitStack() as stack:
         bus = existing_bus(stack, chosen.bus_url)
-        schema = window_schema(bus, prefix, stream.project, stream.properties, stream.window, Side.STREAM)
+        schema = window_schema(bus, prefix, named_project(stream.project, stream.properties), path, Side.STREAM)
         if schema is None:
             raise UsageError(f"the fields of window {stream.window} are not known", hint="name the project's file with --project")
         form = SendForm(
