@@ -2,7 +2,8 @@
 
 For some events a call hangs: in every engine, in one alone, in some, or in one life of an engine and not in the next. Other engines
 pass the same event at once, or after a while. A hung call stops its whole process, because it has the interpreter's lock, until the
-process's watch records an attempt and kills it. The watch counts processor time: a paused engine uses none.
+process's watch records an attempt and kills it. The watch counts processor time: a paused engine uses none. One seed of five is a
+project in shards: the call in one group stops all groups of its process.
 
 The reference refuses exactly what the group has decided to refuse.
 """
@@ -26,7 +27,7 @@ from hotspare.base.call_place import ATTEMPT_PREFIX, QUARANTINE_DECISIONS, CallA
 from hotspare.base.errors import CoordinationError
 from hotspare.bus.contract import Partition
 from hotspare.bus.memory import LandedCommit
-from hotspare.bus.naming import snapshot_readers
+from hotspare.bus.naming import shard_group, snapshot_readers
 from hotspare.ha.events import HaEventKind
 from hotspare.ha.rules import hung_calls as rules
 from hotspare.ha.rules.facts import HungCalls
@@ -44,7 +45,8 @@ from tests.simulation.hung_core import KIND_VALUES, WINDOW, EventKind, HungCores
 from tests.simulation.kits import Raw, fast_kit
 from tests.simulation.recorded import Recorded
 from tests.simulation.run import CLOCK_STEPS_MS, Outcome, cold_spares, drawn_world, failure_of, wild
-from tests.simulation.world import World
+from tests.simulation.shards import NOT_HERE, ShardHealing, Shards, beside, check_keys, kits_of, wild_steps
+from tests.simulation.world import GROUP, World
 
 _NOT_HERE = frozenset({FaultKind.PARTITIONS, FaultKind.PROGRESS_LOST, FaultKind.WRONG_ENGINE})
 """Decisions cannot be rebuilt from outputs, as progress is; the other two are covered by other runs."""
@@ -61,6 +63,8 @@ _LIFT_POLL_MS = 15
 """How often an active engine looks for requests to lift a quarantine."""
 _SILENT_MS = (0, 0, 50, 200, 500)
 _STARTED_AT_ONCE = 0.7
+_SHARDED_EVERY = 5
+_SHARD_COUNTS = (2, 2, 3)
 _STEPS_PER_PLACE = 2_500
 _LONGER, _CALMER = 2, 2
 ATTEMPTS, DECISIONS, PASSED, VOID = "attempts recorded", "decisions", "places passed without a limit", "engines that were void"
@@ -110,14 +114,21 @@ class EngineCode:
             took_ms = random.Random(f"{event.key} takes").choice(_SLOW_MS)
             took_ms = took_ms if is_unlimited else min(took_ms, world.deadline_ms - 1)
             world.trace(f"{world.now_ms} {self.door} computes {place} for {took_ms} ms")
-            process.busy_until_ms = world.now_ms + took_ms
+            self._hold_interpreter(world.now_ms + took_ms)
             fiber.parent.switch(f"calls user code for {place}")
             return
-        process.busy_until_ms = FOREVER_MS
+        self._hold_interpreter(FOREVER_MS)
         world.hung.append(HungCall(process, place))
         world.starts_hung.setdefault(place, set()).add(self.door)
         fiber.parent.switch(f"hangs at {place}")
         raise AssertionError(f"{self.door} goes on, though its call hangs")
+
+    def _hold_interpreter(self, until_ms: int) -> None:
+        """Stops all groups of the process."""
+        name = self.door.partition("#")[0]
+        for world in self.world.surroundings.worlds.values():
+            if name in world.processes:
+                world.processes[name].busy_until_ms = until_ms
 
 
 @dataclass(eq=False)
@@ -166,8 +177,8 @@ class HungWorld(World):
     silent_until_ms: int = 0
     """Until when nothing is published, so that no output shows who has passed the last event."""
 
-    def draw_hangs(self, seed: int) -> None:
-        rng = self.hang_rng = random.Random(f"hung events of {seed}")
+    def draw_hangs(self, key: str) -> None:
+        rng = self.hang_rng = random.Random(f"hung events of {key}")
         self.share, self.places_max, self.deadline_ms = rng.choice(_SHARES), rng.choice(_PLACES_MAX), rng.choice(_DEADLINES_MS)
         self.settings = replace(self.settings, quality_poll_ms=_LIFT_POLL_MS)
         self.ways = tuple(rng.sample(list(Who), rng.randint(1, len(Who))))
@@ -182,7 +193,9 @@ class HungWorld(World):
         return rules.parsed_decisions(self.bus.progress.get(self.group, {}))
 
     def begin(self, name: str, life: int, clock: EngineClock, engine: str = "", host: str = "host") -> Process:
-        self.cores[name] = HungCores(code=EngineCode(self, f"{name}#{life}"))
+        cores = self.kit.cores
+        assert isinstance(cores, HungCores)
+        self.cores[name] = replace(cores, code=EngineCode(self, f"{name}#{life}"))
         return super().begin(name, life, clock, engine, host)
 
     def publish(self, topic: int, value: int, skew_ms: int = 0) -> None:
@@ -232,6 +245,12 @@ class HungWorld(World):
 
     def pass_time(self, ms: int) -> None:
         super().pass_time(ms)
+        for world in self.surroundings.worlds.values():
+            assert isinstance(world, HungWorld)
+            world.watch_calls(ms)
+
+    def watch_calls(self, ms: int) -> None:
+        """Does what the watches of the engines do within `ms` milliseconds."""
         for call in list(self.hung):
             if self.processes.get(call.process.name) is not call.process:
                 self.hung.remove(call)
@@ -259,7 +278,7 @@ class HungWorld(World):
                 self.trace(f"{self.now_ms} an attempt of {process.door} cannot be recorded: {call.place}")
         self.hung.remove(call)
         self.kill(process.name)
-        if not self.plan.quiet and self.hang_rng.random() < _STARTED_AT_ONCE:
+        if len(self.surroundings.worlds) == 1 and not self.plan.quiet and self.hang_rng.random() < _STARTED_AT_ONCE:
             self.start(process.name)
 
     def landed(self, landed: LandedCommit) -> None:
@@ -306,9 +325,8 @@ class HungHealing(Healing):
     _decided: int = -1
 
     def more_steps(self) -> int:
-        world = self.world
-        assert isinstance(world, HungWorld)
-        return _STEPS_PER_PLACE * world.open_places() * self.sharing
+        worlds = [world for world in self.world.surroundings.worlds.values() if isinstance(world, HungWorld)]
+        return _STEPS_PER_PLACE * sum(world.open_places() for world in worlds) * self.sharing
 
     def _is_delivered(self) -> bool:
         world = self.world
@@ -322,9 +340,11 @@ def run_hangs(
     seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, favoured: frozenset[FaultKind] = frozenset()
 ) -> Outcome:
     """Runs one seed; never raises (`run.run_seed`)."""
+    if seed % _SHARDED_EVERY == 0:
+        return _run_shards(seed, folder, trace, favoured)
     world = drawn_world(seed, folder, trace, fast_kit(HungCores()), None, favoured, _NOT_HERE, kind=HungWorld)
     assert isinstance(world, HungWorld)
-    world.draw_hangs(seed)
+    world.draw_hangs(str(seed))
     world.lasting.cold = cold_spares(seed, world, is_calm=False)
     healing, steps = HungHealing(world, CLOCK_STEPS_MS, End.ANY), 0
 
@@ -337,9 +357,47 @@ def run_hangs(
     world.close()
     shutil.rmtree(world.folder, ignore_errors=True)
     counts = covered(world, Calm(world)) + _covered(world)
-    delivered = sum(world.observer.delivered().values())
     steps += healing.steps
-    return Outcome(seed, failure, steps, world.observer.commits, delivered, healing.longest, counts, " ARGS=--hangs")
+    return Outcome(seed, failure, steps, world.observer.commits, _delivered(world), healing.longest, counts, " ARGS=--hangs")
+
+
+@dataclass
+class HungShardHealing(HungHealing, ShardHealing):
+    """The end of a run of shards in which some events hang, seen from one of them."""
+
+
+def _run_shards(seed: int, folder: Path, trace: Callable[[str], None], favoured: frozenset[FaultKind]) -> Outcome:
+    kits = [
+        replace(kit, cores=HungCores(shard=kit.topics.shard.number)) for kit in kits_of(random.Random(seed).choice(_SHARD_COUNTS))
+    ]
+    first = drawn_world(seed, folder, trace, kits[0], None, favoured, _NOT_HERE | NOT_HERE, shard_group(GROUP, 0), kind=HungWorld)
+    assert isinstance(first, HungWorld)
+    worlds = [first, *(beside(first, kit) for kit in kits[1:])]
+    for number, world in enumerate(worlds):
+        world.draw_hangs(f"{seed}, shard {number}")
+    shards, steps = Shards(list[World](worlds)), 0
+    healings = [HungShardHealing(world, CLOCK_STEPS_MS, End.ANY, shards=shards) for world in worlds]
+
+    def play() -> None:
+        nonlocal steps
+        steps = wild_steps(shards)
+        for healing in healings:
+            healing.run()
+        check_keys(shards.worlds)
+
+    failure = failure_of(play, trace)
+    for world in worlds:
+        world.close()
+    shutil.rmtree(first.folder, ignore_errors=True)
+    counts = sum((_covered(world) for world in worlds), Counter[str]())
+    commits, delivered = (sum(numbers) for numbers in zip(*((w.observer.commits, _delivered(w)) for w in worlds), strict=True))
+    longest = max(healing.longest for healing in healings)
+    steps += sum(healing.steps for healing in healings)
+    return Outcome(seed, failure, steps, commits, delivered, longest, counts, " ARGS=--hangs")
+
+
+def _delivered(world: HungWorld) -> int:
+    return sum(world.observer.delivered().values())
 
 
 def _covered(world: HungWorld) -> Counter[str]:

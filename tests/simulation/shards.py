@@ -148,7 +148,7 @@ def run_shards(
 
     def play() -> None:
         nonlocal steps
-        steps = _wild(shards)
+        steps = wild_steps(shards)
         for healing in healings:
             healing.run()
         check_keys(shards.worlds)
@@ -198,7 +198,8 @@ def beside(first: AnyWorld, kit: Kit) -> AnyWorld:
     )
 
 
-def _wild(shards: Shards) -> int:
+def wild_steps(shards: Shards) -> int:
+    """Plays the part of a run with faults; returns the count of steps."""
     first, worlds = shards.first, shards.worlds
     rng, strikers = first.rng, [Striker(world) for world in worlds]
     traffic, steps = Traffic(worlds, rng.randrange(10, 50)), int(rng.randrange(60, 340) * max(1.0, len(first.names) / 3))
