@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hotspare.base.shard import WHOLE, Shard, shards_of
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules.decide import best_standby, decide, duties, earliest_ms, is_outranked
+from hotspare.ha.rules.decide import best_standby, decide, is_outranked, next_due_ms
 from hotspare.ha.rules.facts import OtherMember, Vacancy
 from hotspare.ha.rules.roles import Reason, Role
 from hotspare.ha.rules.view import PeerStatus, View
@@ -54,7 +54,7 @@ def test_an_active_engine_gives_its_shards_to_different_spares() -> None:
 def campaign_ms(view: View) -> int:
     """Returns how long after the role became free an engine campaigns."""
     while not any(isinstance(action, do.Campaign) for action in decide(view)):
-        due_ms = earliest_ms(duties(replace(view, now_ms=view.now_ms)))
+        due_ms = next_due_ms(replace(view, now_ms=view.now_ms))
         assert due_ms is not None
         view = changed(
             view, now_ms=max(view.now_ms + 1, due_ms), **dict.fromkeys(("leader_read_ms", "member_refreshed_ms"), 1 << 40)

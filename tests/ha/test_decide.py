@@ -10,7 +10,7 @@ from hotspare.base.inbound_role import InboundRole
 from hotspare.coordination.contract import Leader
 from hotspare.ha.calls.store_jobs import Candidate, StoreLoad
 from hotspare.ha.rules import actions as do
-from hotspare.ha.rules.decide import decide, duties, earliest_ms, read_interval_ms, vacancy
+from hotspare.ha.rules.decide import decide, duties, next_due_ms, read_interval_ms, vacancy
 from hotspare.ha.rules.facts import Difference, InboundFacts, NewestSnapshot, OtherMember, StreamFacts, Vacancy, Warming
 from hotspare.ha.rules.publishing import due_times
 from hotspare.ha.rules.roles import ENDS, VACANT, Reason, Role, Step
@@ -125,7 +125,7 @@ def test_every_view_has_a_decision_that_repeats_and_has_sentences(view: View) ->
 @given(view=views)
 def test_what_falls_due_is_due_then_and_nothing_before(view: View) -> None:
     """A host sleeps until then, so nothing may come earlier or later by itself."""
-    due_ms = earliest_ms(duties(view))
+    due_ms = next_due_ms(view)
     if due_ms is None:
         assert decide(view) == ()
     elif due_ms > view.now_ms:
@@ -387,7 +387,7 @@ def test_who_holds_the_role_alone_takes_the_snapshots() -> None:
 
 def test_a_store_that_does_not_answer_is_given_up_and_not_asked_for_ever() -> None:
     waits = standby(store=StoreLoad(is_writing=True, oldest_ms=NOW_MS), core=CoreView(order=1))
-    assert (decide(waits), earliest_ms(duties(waits))) != ((), None)
+    assert (decide(waits), next_due_ms(waits)) != ((), None)
     late = changed(waits, now_ms=NOW_MS + SETTINGS.store_wait_ms)
     assert do.AbandonStoreJobs() in decide(late)
     due = {**NEW_STATE, "candidates": (Candidate("x", 1, {}),)}
@@ -411,7 +411,7 @@ def test_a_snapshot_is_confirmed_when_settled_and_discarded_when_this_engine_dif
     assert decide(standby(candidates=(Candidate("x", 1, {"s": 5}),), streams={"s": StreamView()})) == ()
     taken_ms = NOW_MS + 1 - SETTINGS.divergence_wait_ms
     waits = standby(candidates=(Candidate("x", 1, {"s": 5}, taken_ms),), streams={"s": StreamView(quality=SIMPLE)})
-    assert (decide(waits), earliest_ms(duties(waits))) == ((), NOW_MS + 1)
+    assert (decide(waits), next_due_ms(waits)) == ((), NOW_MS + 1)
     difference = Difference("s", 3, 4, 7, NOW_MS)
     assert decide(standby(candidates=candidate, **differing(difference))) == (do.DiscardSnapshot("x"),)
 
@@ -419,7 +419,7 @@ def test_a_snapshot_is_confirmed_when_settled_and_discarded_when_this_engine_dif
 def test_progress_that_lags_is_written_when_due_and_before_the_role_is_handed_over() -> None:
     """SPEC D9, Z15."""
     assert do.Publish() not in decide(active(**lagging(NOW_MS + 1)))
-    assert earliest_ms(duties(active(**lagging(NOW_MS + 1)))) == NOW_MS + 1
+    assert next_due_ms(active(**lagging(NOW_MS + 1))) == NOW_MS + 1
     assert decide(active(**lagging(NOW_MS)))[0] == do.Publish()
     leaving = active(is_stop_requested=True, **lagging(NOW_MS))
     assert decide(leaving)[0] == do.Publish()

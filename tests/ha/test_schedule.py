@@ -15,7 +15,7 @@ from hotspare.ha.calls.store_jobs import Candidate, StoreJobKind
 from hotspare.ha.rules import actions as do
 from hotspare.ha.rules import snapshots as rules
 from hotspare.ha.rules.cron import parse_cron
-from hotspare.ha.rules.decide import decide, duties, earliest_ms
+from hotspare.ha.rules.decide import decide, duties, next_due_ms
 from hotspare.ha.rules.facts import NewestSnapshot, OtherMember, Snapshots
 from hotspare.ha.rules.roles import Role
 from hotspare.ha.rules.settings import GroupSettings
@@ -167,7 +167,7 @@ def test_a_state_that_could_not_be_written_is_tried_again_but_not_at_once(settin
     failed = rules.after_failing(Snapshots(snapshot_ms=NOW_MS, snapshot_order=1), StoreJobKind.WRITE, "down")
     known = {"snapshot_order": failed.snapshot_order, "snapshot_ms": NOW_MS, "events_taken": 99, "wall_ms": ms("2026-01-01T00:00")}
     view = standby(settings=settings, **known, **NEW)
-    assert (due_ms(view), earliest_ms(duties(view))) != (None, None)
+    assert (due_ms(view), next_due_ms(view)) != (None, None)
     assert due_ms(view) == NOW_MS + SNAPSHOT_RETRY_MS
     written = rules.after_writing(Snapshots(), Candidate("x", 1, {}, taken_wall_ms=5, taken_events=7))
     assert (written.written_wall_ms, written.written_events) == (5, 7)

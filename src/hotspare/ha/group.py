@@ -231,10 +231,10 @@ class GroupEngine:
         yield from ha_loop.perform_due(self._started(), self._ports)
 
     def next_due_ms(self) -> int | None:
-        """Returns when `run_ha_loop` has an action to perform if nothing happened since actions were last performed, on the ports'
-        clock; None if never."""
+        """Returns when `run_ha_loop` has an action to perform if nothing else happens before, on the ports' clock; None if
+        never."""
         with self._lock:
-            return self._started().next_due_ms
+            return ha_loop.next_due_ms(self._started(), self._ports)
 
     def request_stop(self) -> None:
         """Requests the engine to finish pending work, release the role and leave the group. A later run of the HA loop does so;

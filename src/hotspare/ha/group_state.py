@@ -184,8 +184,6 @@ class GroupState:
     warming: facts.Warming | None = None
     """The progress of an engine that makes its state from recent input; None for any other."""
     hung_calls: facts.HungCalls = field(default_factory=facts.HungCalls)
-    next_due_ms: int | None = facts.LONG_AGO_MS
-    """When the next action falls due if nothing else happens; None if none is pending."""
     streams: dict[str, facts.StreamFacts] = field(init=False)
     """The facts of every output stream."""
     ended_because: str = ""

@@ -27,7 +27,7 @@ ACTIONS_PER_HA_LOOP_MAX = 200
 
 def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
     """Performs the due actions one after another, and yields each before performing it. Ends if all due actions were already
-    performed in this run, or after ACTIONS_PER_HA_LOOP_MAX. Sets when the next action falls due.
+    performed in this run, or after ACTIONS_PER_HA_LOOP_MAX.
 
     So an action that falls due again during slow calls waits for the next run, and the next batch is processed first. Publishing
     may repeat, and permits every other action again: the held outputs are finite, but committing a backlog may take many leases.
@@ -38,9 +38,7 @@ def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
         inbound_check.apply_inbound_findings(state)
         view = view_of(state, ports)
         ports.set_read_interval_ms(decide.read_interval_ms(view))
-        duties = tuple(decide.duties(view))
-        state.next_due_ms = decide.earliest_ms(duties)
-        due = decide.due_actions(duties, view.now_ms)
+        due = decide.decide(view)
         action = next((each for each in due if isinstance(each, do.Publish) or each not in done), None)
         if action is None:
             return
@@ -50,7 +48,11 @@ def perform_due(state: GroupState, ports: Ports) -> Iterator[do.HaAction]:
             done.append(action)
         yield action
         perform.perform(action, state, ports)
-    state.next_due_ms = ports.clock_ms()
+
+
+def next_due_ms(state: GroupState, ports: Ports) -> int | None:
+    """Returns when the next action falls due if nothing else happens, on the ports' clock; None if no action is pending."""
+    return decide.next_due_ms(view_of(state, ports))
 
 
 def enter_first_role(state: GroupState, ports: Ports) -> None:

@@ -51,7 +51,7 @@ those of their subjects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from hotspare.base.inbound_role import InboundRole
 from hotspare.ha.rules import actions as do
@@ -65,27 +65,12 @@ from hotspare.ha.rules.view import PeerStatus, View
 def decide(view: View) -> tuple[do.HaAction, ...]:
     """Returns all due actions, most urgent first. Callers perform only the first before they decide again, because its result may
     change the rest."""
-    return due_actions(duties(view), view.now_ms)
+    return tuple(duty.action for duty in duties(view) if duty.due_ms <= view.now_ms)
 
 
-def due_actions(known: Iterable[Duty], now_ms: int) -> tuple[do.HaAction, ...]:
-    """Returns the actions of the duties that are due at `now_ms`, in their order."""
-    return tuple(duty.action for duty in known if duty.due_ms <= now_ms)
-
-
-def earliest_ms(known: Iterable[Duty]) -> int | None:
-    """Returns the time at which the first of the duties falls due if nothing else happens before; None without any duty."""
-    return min((duty.due_ms for duty in known), default=None)
-
-
-POLL_GRID_MS = 50
-"""Polls with longer intervals fall due at multiples of this time, so that an engine at rest wakes once for several."""
-
-
-def poll_due_ms(last_ms: int, interval_ms: int) -> int:
-    """Returns the time at which a poll falls due that last ran at `last_ms`: up to POLL_GRID_MS early."""
-    due_ms = last_ms + interval_ms
-    return due_ms - due_ms % POLL_GRID_MS if interval_ms > POLL_GRID_MS else due_ms
+def next_due_ms(view: View) -> int | None:
+    """Returns the time at which the next duty falls due if nothing else happens before; None without any duty."""
+    return min((duty.due_ms for duty in duties(view)), default=None)
 
 
 def read_interval_ms(view: View) -> int:
@@ -284,30 +269,28 @@ def _watch_leader(view: View) -> Iterator[Duty]:
     if leader is None:
         yield Duty(view.contacts.coordination_retry_ms, do.ReadLeader(Reason.UNKNOWN_LEADER))
         return
-    read_ms = view.leadership.leader_read_ms
-    due_ms = poll_due_ms(read_ms, poll_ms)
-    if leader.lease_left_ms > 0:  # at the very end of the lease it is read again: no campaign follows from an old record
-        due_ms = min(due_ms, read_ms + leader.lease_left_ms)
-    yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ReadLeader(Reason.TIMER))
+    # at the very end of the lease it is read again, so that a campaign never follows from an old record
+    wait_ms = min(poll_ms, leader.lease_left_ms) if leader.lease_left_ms > 0 else poll_ms
+    yield Duty(max(view.leadership.leader_read_ms + wait_ms, view.contacts.coordination_retry_ms), do.ReadLeader(Reason.TIMER))
 
 
 def _refresh_member(view: View) -> Iterator[Duty]:
-    due_ms = poll_due_ms(view.last_runs.member_refreshed_ms, view.settings.member_refresh_ms)
+    due_ms = view.last_runs.member_refreshed_ms + view.settings.member_refresh_ms
     yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.RefreshMember())
 
 
 def _read_switchover(view: View) -> Iterator[Duty]:
-    due_ms = poll_due_ms(view.last_runs.switchover_read_ms, view.settings.switchover_poll_ms)
+    due_ms = view.last_runs.switchover_read_ms + view.settings.switchover_poll_ms
     yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ReadSwitchover())
 
 
 def _read_qualities(view: View) -> Iterator[Duty]:
-    due_ms = poll_due_ms(view.last_runs.qualities_read_ms, view.settings.quality_poll_ms)
+    due_ms = view.last_runs.qualities_read_ms + view.settings.quality_poll_ms
     yield Duty(max(due_ms, view.contacts.coordination_retry_ms), do.ReadQualities())
 
 
 def _read_progress(view: View) -> Iterator[Duty]:
-    due_ms = poll_due_ms(view.last_runs.progress_read_ms, view.settings.progress_poll_ms)
+    due_ms = view.last_runs.progress_read_ms + view.settings.progress_poll_ms
     yield Duty(max(due_ms, view.contacts.bus_retry_ms), do.ReadProgress())
 
 
