@@ -45,7 +45,7 @@ from tests.simulation.hung_core import KIND_VALUES, WINDOW, EventKind, HungCores
 from tests.simulation.kits import Raw, fast_kit
 from tests.simulation.recorded import Recorded
 from tests.simulation.run import CLOCK_STEPS_MS, Outcome, cold_spares, drawn_world, failure_of, wild
-from tests.simulation.shards import NOT_HERE, ShardHealing, Shards, beside, check_keys, kits_of, wild_steps
+from tests.simulation.shards import NOT_HERE, ShardHealing, Shards, beside, kits_of, played
 from tests.simulation.world import GROUP, World
 
 _NOT_HERE = frozenset({FaultKind.PARTITIONS, FaultKind.PROGRESS_LOST, FaultKind.WRONG_ENGINE})
@@ -357,8 +357,9 @@ def run_hangs(
     world.close()
     shutil.rmtree(world.folder, ignore_errors=True)
     counts = covered(world, Calm(world)) + _covered(world)
+    delivered = sum(world.observer.delivered().values())
     steps += healing.steps
-    return Outcome(seed, failure, steps, world.observer.commits, _delivered(world), healing.longest, counts, " ARGS=--hangs")
+    return Outcome(seed, failure, steps, world.observer.commits, delivered, healing.longest, counts, " ARGS=--hangs")
 
 
 @dataclass
@@ -375,29 +376,8 @@ def _run_shards(seed: int, folder: Path, trace: Callable[[str], None], favoured:
     worlds = [first, *(beside(first, kit) for kit in kits[1:])]
     for number, world in enumerate(worlds):
         world.draw_hangs(f"{seed}, shard {number}")
-    shards, steps = Shards(list[World](worlds)), 0
-    healings = [HungShardHealing(world, CLOCK_STEPS_MS, End.ANY, shards=shards) for world in worlds]
-
-    def play() -> None:
-        nonlocal steps
-        steps = wild_steps(shards)
-        for healing in healings:
-            healing.run()
-        check_keys(shards.worlds)
-
-    failure = failure_of(play, trace)
-    for world in worlds:
-        world.close()
-    shutil.rmtree(first.folder, ignore_errors=True)
-    counts = sum((_covered(world) for world in worlds), Counter[str]())
-    commits, delivered = (sum(numbers) for numbers in zip(*((w.observer.commits, _delivered(w)) for w in worlds), strict=True))
-    longest = max(healing.longest for healing in healings)
-    steps += sum(healing.steps for healing in healings)
-    return Outcome(seed, failure, steps, commits, delivered, longest, counts, " ARGS=--hangs")
-
-
-def _delivered(world: HungWorld) -> int:
-    return sum(world.observer.delivered().values())
+    outcome = played(seed, Shards(list[World](worlds)), HungShardHealing, trace, " ARGS=--hangs")
+    return replace(outcome, covered=sum((_covered(world) for world in worlds), Counter[str]()))
 
 
 def _covered(world: HungWorld) -> Counter[str]:

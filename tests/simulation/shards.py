@@ -142,13 +142,17 @@ def run_shards(
     seed: int, folder: Path, trace: Callable[[str], None] = lambda _: None, favoured: frozenset[FaultKind] = frozenset()
 ) -> Outcome:
     """Runs one seed; never raises (`run.run_seed`)."""
-    shards = _drawn(seed, folder, trace, favoured)
-    healings = [ShardHealing(world, CLOCK_STEPS_MS, End.ANY, shards=shards) for world in shards.worlds]
+    return played(seed, _drawn(seed, folder, trace, favoured), ShardHealing, trace, " ARGS=--shards")
+
+
+def played(seed: int, shards: Shards, healing: type[ShardHealing], trace: Callable[[str], None], repeat_with: str) -> Outcome:
+    """Plays a run of these shards, which the outcome's `covered` leaves out; never raises."""
+    healings = [healing(world, CLOCK_STEPS_MS, End.ANY, shards=shards) for world in shards.worlds]
     steps = 0
 
     def play() -> None:
         nonlocal steps
-        steps = wild_steps(shards)
+        steps = _wild(shards)
         for healing in healings:
             healing.run()
         check_keys(shards.worlds)
@@ -160,7 +164,7 @@ def run_shards(
     commits = sum(world.observer.commits for world in shards.worlds)
     delivered = sum(sum(world.observer.delivered().values()) for world in shards.worlds)
     longest = max(healing.longest for healing in healings)
-    return Outcome(seed, failure, steps + sum(h.steps for h in healings), commits, delivered, longest, repeat_with=" ARGS=--shards")
+    return Outcome(seed, failure, steps + sum(h.steps for h in healings), commits, delivered, longest, repeat_with=repeat_with)
 
 
 def _drawn(seed: int, folder: Path, trace: Callable[[str], None], favoured: frozenset[FaultKind]) -> Shards:
@@ -198,8 +202,7 @@ def beside(first: AnyWorld, kit: Kit) -> AnyWorld:
     )
 
 
-def wild_steps(shards: Shards) -> int:
-    """Plays the part of a run with faults; returns the count of steps."""
+def _wild(shards: Shards) -> int:
     first, worlds = shards.first, shards.worlds
     rng, strikers = first.rng, [Striker(world) for world in worlds]
     traffic, steps = Traffic(worlds, rng.randrange(10, 50)), int(rng.randrange(60, 340) * max(1.0, len(first.names) / 3))

@@ -21,8 +21,6 @@ ATTEMPT_PREFIX = "hang/"
 """The prefix of the names of facts with attempts."""
 LIFT_PREFIX = "lift/"
 """The prefix of the names of facts with requests to lift a quarantine."""
-
-
 QUARANTINE_DECISIONS = 3
 """The number of decisions about a window after which it refuses every event."""
 BEFORE_EVENTS = -1
@@ -37,7 +35,7 @@ class HangCause(StrEnum):
     CRASH = "crash"
     """A signal of the process's own, such as SIGSEGV, ended it within the call."""
     LIFTED = "lifted"
-    """None of these: a user requested that the window's quarantine end. The index of the place is BEFORE_EVENTS."""
+    """No call: a user requested to lift the quarantine of the window. The index of the place is BEFORE_EVENTS."""
 
 
 def decisions_left(causes: Iterable[HangCause]) -> int:
@@ -121,10 +119,9 @@ class Decision:
 
     @property
     def sentence(self) -> str:
-        what = f"the window refuses what did not end ({self.cause.value}):"
-        if self.cause is HangCause.LIFTED:
-            what = "the quarantine is lifted, from here on:"
-        return f"decision {self.number} of the group: {what} {self.place}"
+        is_lifted = self.cause is HangCause.LIFTED
+        what = "the quarantine is lifted from here on" if is_lifted else f"the window refuses what did not end ({self.cause.value})"
+        return f"decision {self.number} of the group: {what}: {self.place}"
 
     @classmethod
     def from_list(cls, stored: Sequence[Any]) -> Decision:

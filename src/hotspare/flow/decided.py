@@ -85,7 +85,7 @@ class RefusedRanks:
     def with_poison(self, rank: int) -> RefusedRanks:
         """Returns these refusals and that of the row at `rank`, on which the engine fails."""
         reasons = self.reasons.copy()
-        _replace_from(reasons[: rank + 1], rank, _NOT_REFUSED, _POISON)
+        _replace(reasons[rank : rank + 1], _NOT_REFUSED, _POISON)
         return RefusedRanks(reasons)
 
     def without_refused(
@@ -189,16 +189,15 @@ def _refused(before: Sequence[HangCause], passes: Sequence[_Pass], rows: int) ->
         cause, was_left = each.decision.cause, decisions_left(causes)
         causes.append(cause)
         if cause is HangCause.LIFTED:
-            _replace_from(reasons, each.rank, _QUARANTINED, _NOT_REFUSED)
+            _replace(reasons[each.rank :], _QUARANTINED, _NOT_REFUSED)
         elif was_left:
             if each.is_exact:  # of several at one position the first gives the reason
-                _replace_from(reasons[: each.rank + 1], each.rank, _NOT_REFUSED, _REASONS.index(_REASON[cause]))
+                _replace(reasons[each.rank : each.rank + 1], _NOT_REFUSED, _REASONS.index(_REASON[cause]))
             if not decisions_left(causes):
-                _replace_from(reasons, each.rank, _NOT_REFUSED, _QUARANTINED)
+                _replace(reasons[each.rank :], _NOT_REFUSED, _QUARANTINED)
     return RefusedRanks(reasons)
 
 
-def _replace_from(reasons: Int64s, rank: int, old: int, new: int) -> None:
-    """Replaces `old` by `new` in the reasons from `rank` on."""
-    rest = reasons[rank:]
-    rest[rest == old] = new
+def _replace(reasons: Int64s, old: int, new: int) -> None:
+    """Replaces `old` by `new` in place."""
+    reasons[reasons == old] = new

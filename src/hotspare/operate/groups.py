@@ -168,6 +168,11 @@ def is_running(member: Member) -> bool | None:
     return not has_process_ended(member.process_id, member.process_start)
 
 
+def recent_members(service: Coordination, group: str) -> list[Member]:
+    """Returns the records of a group's engines, only those less than SILENT_MS_MAX older than the newest."""
+    return recently_seen(service.members(group), SILENT_MS_MAX)
+
+
 def participating_members(members: Sequence[Member]) -> list[Member]:
     """Returns the engines with a recent record that are active, about to become active, or spares."""
     return [member for member in recently_seen(members, SILENT_MS_MAX) if member.role in PARTICIPATING]

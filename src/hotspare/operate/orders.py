@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from hotspare.coordination.contract import Coordination, Member
-from hotspare.ha.rules.membership import recently_seen
 from hotspare.host.orders import EngineOrder, send_order
-from hotspare.operate.groups import SILENT_MS_MAX, groups_named, single_group_named
+from hotspare.operate.groups import groups_named, recent_members, single_group_named
 
 
 def order_engines(service: Coordination, group: str, engine: str, what: EngineOrder) -> list[Member]:
@@ -18,6 +17,6 @@ def order_engines(service: Coordination, group: str, engine: str, what: EngineOr
     told = []
     for name in groups_named(service, group):
         holder = service.leader(name).holder
-        engines = [member.engine for member in recently_seen(service.members(name), SILENT_MS_MAX)]
+        engines = [member.engine for member in recent_members(service, name)]
         told += [send_order(service, name, each, what) for each in sorted(engines, key=lambda each: (each == holder, each))]
     return told

@@ -10,9 +10,8 @@ from hotspare.base.retry import Retry
 from hotspare.coordination.contract import Coordination, Member
 from hotspare.ha.effects.joining import never_started_error
 from hotspare.ha.outputs import qualities
-from hotspare.ha.rules.membership import recently_seen
 from hotspare.model.quality import Quality
-from hotspare.operate.groups import SILENT_MS_MAX
+from hotspare.operate.groups import recent_members
 
 _POLL_S = 0.05
 
@@ -38,7 +37,7 @@ class StreamQuality:
 def stream_qualities(service: Coordination, group: str) -> tuple[StreamQuality, ...]:
     """Returns the quality of each output stream of a group; only engines with a recent record count. Raises UsageError if no engine
     of the group ever started, StateError if the qualities cannot be read."""
-    known, members = _current(service, group), _recent_members(service, group)
+    known, members = _current(service, group), recent_members(service, group)
     return tuple(
         StreamQuality(stream, str(quality), _behind(members, stream, str(quality))) for stream, quality in known.by_stream.items()
     )
@@ -71,7 +70,7 @@ def await_quality(service: Coordination, versions: Mapping[str, int], timeout_s:
         all(
             int(member.detail.get("quality_version", "0")) >= version
             for group, version in versions.items()
-            for member in _recent_members(service, group)
+            for member in recent_members(service, group)
         )
         for _ in Retry(lasting_s=timeout_s, pause_s=_POLL_S).tries()
     )
@@ -82,7 +81,3 @@ def _current(service: Coordination, group: str) -> qualities.Qualities:
     if known is None:
         raise never_started_error(group)
     return known
-
-
-def _recent_members(service: Coordination, group: str) -> list[Member]:
-    return recently_seen(service.members(group), SILENT_MS_MAX)
